@@ -1,0 +1,44 @@
+"""Who is asking, and what they may see. Pure.
+
+A `Scope` names servers and tools by glob; whatever it does not name does not exist for that caller: not in search, not
+in listings, not by its exact name.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One client, as far as the door can tell."""
+
+    session: str = ""
+    """The client's session in the handshake era, its connection on stdio; empty where there is none."""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a profile shows."""
+
+    servers: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = ("*",)
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return "*" in self.servers and "*" in self.tools
+
+    def sees_server(self, server: str) -> bool:
+        """Whether a server is shown."""
+        return any(fnmatchcase(server, pattern) for pattern in self.servers)
+
+    def sees(self, address: str) -> bool:
+        """Whether a tool is shown; a pattern may be `server.tool`, or a bare tool name."""
+        server, _, name = address.partition(".")
+        return self.sees_server(server) and any(
+            fnmatchcase(address if "." in pattern else name, pattern) for pattern in self.tools
+        )
+
+
+EVERYTHING = Scope()

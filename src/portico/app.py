@@ -1,0 +1,187 @@
+"""The composition root: builds every room from a configuration and owns their life.
+
+async with Gateway(config) as gateway:
+    await gateway.listed()                     # every server has been heard, or has failed
+    await gateway.calls.call(gateway.view().snapshot.tool("demo.add"), {"a": 1, "b": 2})
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from portico.access import Scope
+from portico.catalog.sync import Catalog, Source, Sync
+from portico.config import Config, fingerprint
+from portico.disclosure.view import Face, View
+from portico.errors import PorticoError
+from portico.events import Bus
+from portico.execution.call import Calls
+from portico.server.door import Door
+from portico.storage.manifests import Manifests
+from portico.upstream.backend import Backend, Era
+from portico.upstream.factory import UnusableBackend, make_backend
+from portico.upstream.process import Guard
+from portico.upstream.supervisor import Status, Upstream
+
+logger = logging.getLogger(__name__)
+
+HOUSEKEEPING_S = 15.0
+MANIFEST_FILE = "manifest.sqlite3"
+
+
+class Gateway:
+    """One running Portico."""
+
+    def __init__(
+        self, config: Config, *, backends: Mapping[str, Backend] | None = None, manifests: Manifests | None = None
+    ) -> None:
+        """`backends` adds servers that are objects rather than configuration; `manifests` replaces the file on disk."""
+        self.config = config
+        self.bus = Bus()
+        self._guard = Guard()
+        self._manifests = manifests or Manifests(config.data_dir / MANIFEST_FILE)
+        configured = {name: server for name, server in config.servers.items() if not server.disabled}
+        given = dict(backends or {})
+        self.catalog = Catalog(
+            [
+                *(
+                    Source(name, fingerprint(server), server.title, server.description, server.tags, server.tools)
+                    for name, server in configured.items()
+                ),
+                *(Source(name, "given") for name in given),
+            ],
+            self._manifests,
+            self.bus,
+        )
+        self.catalog.load()
+        self.upstreams: dict[str, Upstream] = {}
+        self._syncs: dict[str, Sync] = {}
+        for name, server in configured.items():
+            backend = make_backend(name, server, config.limits, self._guard)
+            timeouts = server.timeouts
+            self._add(name, backend, timeouts.start_s, timeouts.list_s, server.ttl_s, server.isolation == "session")
+        for name, backend in given.items():
+            self._add(name, backend, 30, 30, 3_600, isolated=False)
+        call_timeouts = {name: min(server.timeouts.call_s, config.limits.call_s) for name, server in configured.items()}
+        self.calls = Calls(self.upstreams, call_timeouts, self.bus)
+        self._doors: dict[str, Door] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._warming: asyncio.Task[None] | None = None
+
+    def _add(
+        self, name: str, backend: Backend, start_timeout: float, list_timeout: float, ttl: float, isolated: bool
+    ) -> None:
+        era = self.catalog.eras.get(name)
+        remembered: Era | None = "modern" if era == "modern" else "legacy" if era else None
+        upstream = Upstream(
+            name,
+            backend,
+            self.bus,
+            start_timeout=start_timeout,
+            isolated=isolated,
+            era=remembered,
+            known=self.catalog.snapshot.servers[name].known,
+        )
+        if isinstance(backend, UnusableBackend):
+            upstream.mark("disabled", backend.problem)
+        self.upstreams[name] = upstream
+        self._syncs[name] = Sync(upstream, self.catalog, self.bus, timeout=list_timeout, ttl=ttl)
+
+    async def __aenter__(self) -> Self:
+        self._tasks.add(asyncio.create_task(self._keep_house(), name="keep house"))
+        self._warming = asyncio.create_task(self._warm(self._to_start()), name="start servers")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop everything; when this returns no process, socket or task of ours is left."""
+        tasks = {*self._tasks, *({self._warming} if self._warming else ())}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await asyncio.gather(*(sync.close() for sync in self._syncs.values()))
+        await asyncio.gather(*(upstream.stop() for upstream in self.upstreams.values()))
+        for door in self._doors.values():
+            await door.close()
+        await self.catalog.close()
+        self._manifests.close()
+        self._guard.close()
+
+    def view(self, profile: str | None = None) -> View:
+        """What a profile's clients see."""
+        return self.door(profile).view
+
+    def door(self, profile: str | None = None) -> Door:
+        """The door of a profile; the empty name is the default one."""
+        key = profile or ""
+        if key not in self._doors:
+            settings = self.config.view(profile)
+            face = Face(
+                key,
+                settings.exposure,
+                Scope(settings.servers, settings.tools),
+                self.config.prefix != "never",
+                settings.discovery_budget,
+                settings.metatools,
+                self.config.pins,
+            )
+            self._doors[key] = Door(View(face, self.catalog, self.calls, self.upstreams), self.upstreams, self.bus)
+        return self._doors[key]
+
+    def doors(self) -> dict[str, Door]:
+        """Every door: the default one under the empty name, and one per profile."""
+        return {"": self.door(), **{name: self.door(name) for name in self.config.profiles}}
+
+    def statuses(self) -> list[Status]:
+        """Every server's state."""
+        return [upstream.status() for _, upstream in sorted(self.upstreams.items())]
+
+    async def listed(self) -> None:
+        """Wait until every server whose offer was unknown has been listed or has failed."""
+        if self._warming is not None:
+            await asyncio.shield(self._warming)
+
+    async def refresh(self, servers: Iterable[str] | None = None, heard: Callable[[str], None] | None = None) -> None:
+        """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
+        await self._warm(list(servers if servers is not None else self.upstreams), heard)
+
+    def _to_start(self) -> list[str]:
+        """Servers to start with the gateway: those that want it, and those nothing is known of."""
+        return [
+            name
+            for name, upstream in self.upstreams.items()
+            if upstream.state == "configured"
+            or (name in self.config.servers and self.config.servers[name].start == "boot")
+        ]
+
+    async def _warm(self, names: Iterable[str], heard: Callable[[str], None] | None = None) -> None:
+        gate = asyncio.Semaphore(self.config.limits.start_concurrency)
+
+        async def warm(name: str) -> None:
+            # Only this crowd waits at the gate: a call to any of these servers starts it at once.
+            async with gate:
+                try:
+                    await self.upstreams[name].connect()
+                    await self._syncs[name].refresh()
+                except PorticoError as error:
+                    logger.info("%s was not started: %s", name, error.message)
+            if heard is not None:
+                heard(name)
+
+        await asyncio.gather(*(warm(name) for name in names))
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            for name, upstream in self.upstreams.items():
+                self._syncs[name].expire()
+                idle = self.config.servers[name].idle_s if name in self.config.servers else 0
+                if idle and upstream.backend.kind == "stdio":
+                    await upstream.rest(idle)

@@ -1,0 +1,124 @@
+"""Asks a server for everything it offers, page by page, and saves what can be saved.
+
+One malformed entry never costs its siblings: it is kept with a warning when it can still be named, dropped with a
+warning when it cannot.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from portico.errors import RemoteError
+from portico.upstream.backend import Ask, Connection, Hello, Raw
+
+MAX_PAGES = 1_000
+MAX_ITEMS = 50_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One listed tool and what is wrong with it."""
+
+    definition: Raw
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What a server offers beside tools, raw."""
+
+    resources: tuple[Raw, ...] = ()
+    templates: tuple[Raw, ...] = ()
+    prompts: tuple[Raw, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Everything a server offered at one moment."""
+
+    hello: Hello
+    tools: tuple[Entry, ...] = ()
+    offers: Offers = field(default_factory=Offers)
+    warnings: tuple[str, ...] = ()
+
+
+async def fetch(connection: Connection, timeout: float) -> Listing:
+    """List a server whole. Raises when its tools cannot be listed; the lesser lists only leave a warning."""
+    hello = connection.hello
+    warnings: list[str] = []
+    # Tools are asked for even when undeclared: some servers forget to declare them.
+    tools, notes = salvage(
+        await _pages(connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities)
+    )
+    warnings += notes
+    lesser: dict[str, tuple[Raw, ...]] = {"resources": (), "resourceTemplates": (), "prompts": ()}
+    for capability, method, key in (
+        ("resources", "resources/list", "resources"),
+        ("resources", "resources/templates/list", "resourceTemplates"),
+        ("prompts", "prompts/list", "prompts"),
+    ):
+        if capability not in hello.capabilities:
+            continue
+        try:
+            found = await _pages(connection, method, key, timeout, required=True)
+        except RemoteError as error:
+            # Most servers with resources have no templates and say so this way.
+            if key != "resourceTemplates":
+                warnings.append(f"declares {capability} but answers {method} with: {error.message}")
+            continue
+        identity = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}[key]
+        lesser[key] = tuple(_mappings(found, identity))
+    offers = Offers(lesser["resources"], lesser["resourceTemplates"], lesser["prompts"])
+    return Listing(hello, tools, offers, tuple(warnings))
+
+
+async def _pages(connection: Connection, method: str, key: str, timeout: float, *, required: bool) -> list[Any]:
+    items: list[Any] = []
+    seen: set[str] = set()
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        try:
+            page = await connection.request(method, {"cursor": cursor} if cursor else None, Ask(timeout=timeout))
+        except RemoteError:
+            if required or items:
+                raise
+            return []
+        found = page.get(key)
+        items += cast("list[Any]", found) if isinstance(found, list) else []
+        cursor = page.get("nextCursor")
+        # A server whose cursors never end, or go round, gives us what it gave so far.
+        if not isinstance(cursor, str) or not cursor or cursor in seen or len(items) >= MAX_ITEMS:
+            break
+        seen.add(cursor)
+    return items
+
+
+def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The tools that can be named, each with its own warnings, and warnings about the rest."""
+    kept: dict[str, Entry] = {}
+    dropped: list[str] = []
+    for position, item in enumerate(items):
+        name = item.get("name") if isinstance(item, Mapping) else None
+        if not isinstance(name, str) or not name.strip():
+            dropped.append(f"tool {position + 1} has no name and was left out")
+        elif name in kept:
+            dropped.append(f"tool {name!r} is listed more than once; the first was kept")
+        else:
+            kept[name] = Entry(cast(Raw, item), _flaws(cast(Raw, item)))
+    return tuple(kept.values()), tuple(dropped)
+
+
+def _flaws(definition: Raw) -> tuple[str, ...]:
+    schema = definition.get("inputSchema")
+    flaws: list[str] = []
+    if not isinstance(schema, Mapping):
+        flaws.append("no input schema: arguments are passed unchecked")
+    elif schema.get("type") != "object":
+        flaws.append("the input schema does not say `type: object`")
+    if not isinstance(definition.get("description", ""), str):
+        flaws.append("the description is not text")
+    return tuple(flaws)
+
+
+def _mappings(items: Iterable[Any], identity: str) -> Iterable[Raw]:
+    return (item for item in items if isinstance(item, dict) and isinstance(item.get(identity), str))

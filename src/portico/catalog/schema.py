@@ -1,0 +1,478 @@
+"""Reads a raw JSON Schema into a tree of parameters that can be shown.
+
+Pure functions that never raise and always end, whatever the schema holds: a reference is read once and then named,
+unions and merges are unfolded, and a keyword that has no short form is kept as its raw JSON. Validating arguments is
+not done here: the raw schema does that.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+
+ABSENT: Final = object()
+"""No default was given; `None` is a default like any other."""
+
+_DEPTH = 48
+"""Levels that are read; what lies deeper is shown as its bare type."""
+_NODES = 20_000
+"""Schemas that are read of one listing: a few hundred bytes of `allOf` can unfold into millions."""
+_SAFE_INTEGER = 2**53 - 1
+"""The bound that schema generators write for "any integer"; it tells a caller nothing."""
+
+_HIDDEN_ASCII = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -~]?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+_HIDDEN_BEYOND = (
+    r"[\x80-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_HIDDEN = re.compile(f"{_HIDDEN_ASCII.pattern}|{_HIDDEN_BEYOND}")
+_LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
+_NOT_A_WORD = re.compile(r"[\W_]+")
+_STEP_IN_PLACE = re.compile(r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+")
+
+_SCALARS = frozenset(("string", "integer", "number", "boolean", "null"))
+_ABOUT = frozenset(("title", "description", "default", "examples", "example", "enum", "const", "deprecated"))
+_RANGES = (
+    (("integer", "number", "any"), "minimum", "maximum", ""),
+    (("string", "any"), "minLength", "maxLength", " chars"),
+    (("array", "any"), "minItems", "maxItems", " items"),
+    (("object", "any"), "minProperties", "maxProperties", " keys"),
+)
+_LABELLED = {"exclusiveMinimum": ">{}", "exclusiveMaximum": "<{}", "multipleOf": "multiple of {}"}
+_FLAGS = {"uniqueItems": "unique", "deprecated": "deprecated"}
+_RAW = ("not", "contains", "dependentRequired", "dependentSchemas", "dependencies")
+_JSON_TYPES = {
+    str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"
+}  # fmt: skip
+_TELLTALES = {
+    "object": {"properties", "patternProperties", "additionalProperties", "required"},
+    "array": {"items", "prefixItems"},
+    "string": {"pattern", "minLength", "maxLength"},
+    "number": {"minimum", "maximum"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter, one item of an array, or one variant of a union."""
+
+    name: str = ""
+    type: str = "any"
+    """A JSON type, or `union`, `any`, `never`."""
+    required: bool = False
+    nullable: bool = False
+    description: str = ""
+    enum: tuple[Any, ...] = ()
+    default: Any = ABSENT
+    examples: tuple[Any, ...] = ()
+    constraints: tuple[str, ...] = ()
+    source: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    """The schema this was read from, merged."""
+    children: tuple["Param", ...] = ()
+    """An object's properties, then its patterns."""
+    items: "Param | None" = None
+    prefix: tuple["Param", ...] = ()
+    """The leading items of a tuple, one by one."""
+    variants: tuple["Param", ...] = ()
+    ref: str = ""
+    """What describes this one instead: a key of `Outline.types`, or `typeof a.b` for another parameter."""
+    pattern: bool = False
+    """`name` stands for every key that fits it (`[key]`, `[/^x-/]`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A whole schema: its root, and the types it names in the order of their first use."""
+
+    root: Param
+    types: Mapping[str, Param]
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """The top-level parameters: the required ones first, else in the schema's order."""
+        return tuple(sorted(self.root.children, key=lambda param: not param.required))
+
+
+def outline(schema: Any) -> Outline:
+    """The tree of a schema as it was listed, which may be anything."""
+    reader = _Reader(schema)
+    root = reader.read(reader.flattened(schema) if isinstance(schema, dict) else schema, "", True, 0)
+    reader.read_pending()
+    return Outline(root, reader.types)
+
+
+def glance(schema: Any) -> Iterator[tuple[str, bool, str]]:
+    """Top-level parameters as (name, required, short type), the required ones first; reads no deeper than that."""
+    if not isinstance(schema, dict):
+        return
+    top = _Reader(schema).flattened(schema)
+    properties, required = _mapping(top.get("properties")), _names(top.get("required"))
+    for name in [name for name in properties if name in required] + [
+        name for name in required if name not in properties
+    ]:
+        yield name, True, _short_type(properties.get(name), schema, 0)
+    for name, value in properties.items():
+        if name not in required:
+            yield name, False, _short_type(value, schema, 0)
+
+
+def shown(text: Any) -> str:
+    """Text as it may be shown: without control characters, escape sequences and characters that cannot be seen."""
+    if not isinstance(text, str):
+        text = "" if text is None else literal(text)
+    if text.isascii():
+        return _HIDDEN_ASCII.sub("", text if "\r" not in text else _LINE_ENDS.sub("\n", text))
+    return _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
+
+
+def literal(value: Any) -> str:
+    """A value as JSON, exact; characters that cannot be seen are escaped, because a caller has to send them."""
+    try:
+        text = orjson.dumps(value).decode()
+        return text if text.isascii() or not _HIDDEN.search(text) else json.dumps(value, separators=(",", ":"))
+    except (TypeError, ValueError):
+        try:
+            return json.dumps(value, default=str, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError):
+            return "…"
+
+
+def json_type(value: Any) -> str:
+    """The JSON type of a value; `any` for what is not JSON."""
+    return _JSON_TYPES.get(type(value), "any")
+
+
+def resolve(pointer: str, root: Any) -> Any:
+    """What `#/a/b` points to in `root`, or ABSENT."""
+    if pointer != "#" and not pointer.startswith("#/"):
+        return ABSENT
+    node = root
+    for step in pointer.split("/")[1:]:
+        step = _unescaped(step)
+        if isinstance(node, dict) and step in node:
+            node = node[step]
+        elif isinstance(node, list) and step.isascii() and step.isdigit() and int(step) < len(node):
+            node = node[int(step)]
+        else:
+            return ABSENT
+    return node
+
+
+class _Reader:
+    """One reading of one schema: the types named so far, and what is left of the budget."""
+
+    def __init__(self, root: Any) -> None:
+        self.types: dict[str, Param] = {}
+        self._root = root
+        self._labels: dict[str, str] = {}
+        self._pending: list[tuple[str, Any]] = []
+        self._uses: dict[str, int] | None = None
+        self._open: list[str] = []
+        self._nodes = _NODES
+
+    def read(self, schema: Any, name: str, required: bool, depth: int) -> Param:
+        self._nodes -= 1
+        if not isinstance(schema, dict):
+            return Param(name, "never" if schema is False else "any", required)
+        if self._nodes < 0 or depth > _DEPTH:
+            return Param(name, _type_of(schema)[0], required, constraints=("more below: see full",))
+        if "allOf" in schema:
+            schema = _unwrapped(schema) or self.flattened(schema)
+        if isinstance(schema.get("$ref"), str):
+            return self._referenced(schema, name, required, depth)
+        kind, nullable = _type_of(schema)
+        param = Param(name, kind, required, nullable, *_facts(schema, name, kind))
+        branches = schema.get("anyOf") or schema.get("oneOf")
+        if isinstance(branches, list) and branches:
+            return self._united(self._structured(param, schema, depth), schema, branches, depth)
+        if kind == "union":
+            shape = {key: value for key, value in schema.items() if key not in _ABOUT}
+            variants = [self.read({**shape, "type": one}, "", True, depth + 1) for one in _listed_types(schema)]
+            return replace(param, variants=tuple(variants))
+        return self._structured(param, schema, depth)
+
+    def read_pending(self) -> None:
+        """Read the types that were named on the way, each from its own root, so that no chain of them is too deep."""
+        while self._pending:
+            label, schema = self._pending.pop(0)
+            self.types[label] = self.read(schema, "", True, 0)
+
+    def flattened(self, schema: Mapping[str, Any], seen: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
+        """The schema with its `$ref` and `allOf` merged in; its own keys win, and `if`s stay in `allOf`."""
+        self._nodes -= 1
+        ref, parts = schema.get("$ref"), _list(schema.get("allOf"))
+        if (not parts and not isinstance(ref, str)) or self._nodes < 0 or depth > _DEPTH:
+            return dict(schema)
+        merged: dict[str, Any] = {}
+        own = {key: value for key, value in schema.items() if key != "allOf"}
+        if isinstance(ref, str) and isinstance(target := resolve(ref, self._root), dict):
+            del own["$ref"]
+            if ref not in seen:
+                seen = (*seen, ref)
+                _merge(merged, self.flattened(target, seen, depth + 1))
+        for part in parts:
+            if isinstance(part, dict):
+                _merge(merged, {"allOf": [part]} if "if" in part else self.flattened(part, seen, depth + 1))
+        return _merge(merged, own)
+
+    def _referenced(self, schema: Mapping[str, Any], name: str, required: bool, depth: int) -> Param:
+        ref: str = schema["$ref"]
+        target = resolve(ref, self._root)
+        own = {key: value for key, value in schema.items() if key != "$ref"}
+        if not isinstance(target, dict):
+            param = self.read(own, name, required, depth + 1)
+            return replace(param, constraints=(*param.constraints, f"$ref {shown(ref)}"))
+        place = _place(ref)
+        if not self._is_named(ref, target, place):
+            self._open.append(ref)
+            param = self.read({**target, **own}, name, required, depth + 1)
+            self._open.pop()
+            return param
+        label = f"typeof {place}" if place else self._label(ref, target)
+        kind, nullable = _type_of(target)
+        description, _, default, examples, constraints, _ = _facts(own, name, kind)
+        return Param(name, kind, required, nullable, description, (), default, examples, constraints, target, ref=label)
+
+    def _is_named(self, ref: str, target: Mapping[str, Any], place: str) -> bool:
+        """Whether a reference is shown by name: it repeats or contains itself, and is more than a bare type."""
+        if ref in self._open:
+            return True
+        if self._uses is None:
+            self._uses = _count_references(self._root)
+        if _is_plain(target):
+            return not place and ("enum" in target or "description" in target) and self._uses.get(ref, 0) > 1
+        return bool(place) or self._uses.get(ref, 0) > 1
+
+    def _label(self, ref: str, target: Mapping[str, Any]) -> str:
+        if ref not in self._labels:
+            wanted = _NOT_A_WORD.sub("_", shown(_unescaped(ref.rsplit("/", 1)[-1]))).strip("_") or "Type"
+            label, number = wanted, 2
+            while label in self.types:
+                label, number = f"{wanted}{number}", number + 1
+            self._labels[ref] = label
+            self.types[label] = Param()
+            self._pending.append((label, target))
+        return self._labels[ref]
+
+    def _united(self, param: Param, schema: Mapping[str, Any], branches: list[Any], depth: int) -> Param:
+        nullable, variants, needs = param.nullable, list[Param](), list[str]()
+        base = {"type": schema["type"]} if "type" in schema else {}
+        for branch in branches:
+            if isinstance(branch, dict) and "required" in branch and branch.keys() <= {"required", "type", "title"}:
+                needs.append("+".join(shown(name) for name in _names(branch["required"])))
+            elif isinstance(branch, dict) and (branch.get("type") == "null" or branch.get("const", 0) is None):
+                nullable = True
+            else:
+                whole = {**base, **branch} if isinstance(branch, dict) else branch
+                variants.append(self.read(whole, "", True, depth + 1))
+        if needs:
+            param = replace(param, constraints=(*param.constraints, "needs " + " or ".join(needs)))
+        if not variants:
+            return replace(param, nullable=nullable)
+        if all(one.enum and not (one.description or one.nullable) for one in variants) and not param.children:
+            values = tuple(value for one in variants for value in one.enum)
+            return replace(param, type=variants[0].type, nullable=nullable, enum=values)
+        if len(variants) > 1 or param.children:
+            return replace(param, type="union", nullable=nullable, variants=tuple(variants))
+        only = variants[0]
+        return replace(
+            only,
+            name=param.name,
+            required=param.required,
+            nullable=nullable or only.nullable,
+            description=" ".join(dict.fromkeys(filter(None, (param.description, only.description)))),
+            enum=param.enum or only.enum,
+            default=only.default if param.default is ABSENT else param.default,
+            examples=param.examples or only.examples,
+            constraints=tuple(dict.fromkeys((*param.constraints, *only.constraints))),
+        )
+
+    def _structured(self, param: Param, schema: Mapping[str, Any], depth: int) -> Param:
+        if param.type == "object":
+            return replace(param, children=tuple(self._children(schema, depth)))
+        if param.type == "array":
+            prefix, rest = schema.get("prefixItems"), schema.get("items")
+            if isinstance(rest, list):
+                prefix, rest = rest, schema.get("additionalItems")
+            items = self.read(rest, "", True, depth + 1) if isinstance(rest, dict) else None
+            return replace(param, items=items, prefix=tuple(self.read(p, "", True, depth + 1) for p in _list(prefix)))
+        return param
+
+    def _children(self, schema: Mapping[str, Any], depth: int) -> Iterator[Param]:
+        properties, required = _mapping(schema.get("properties")), _names(schema.get("required"))
+        for name, value in properties.items():
+            yield self.read(value, name, name in required, depth + 1)
+        yield from (Param(name, required=True) for name in required if name not in properties)
+        for pattern, value in _mapping(schema.get("patternProperties")).items():
+            yield replace(self.read(value, f"[/{shown(pattern)}/]", False, depth + 1), pattern=True)
+        rest, keys = schema.get("additionalProperties"), schema.get("propertyNames")
+        if rest is True or isinstance(rest, dict):
+            only = self.read(keys, "", True, depth + 1)
+            limits = "|".join(map(literal, only.enum)) or ", ".join(only.constraints)
+            # An object that says nothing but "any keys" is shown as `object`; beside named keys it is worth a line.
+            if properties or limits or rest not in (True, {}):
+                name = f"[key: {limits}]" if limits else "[key]"
+                yield replace(self.read(rest, name, False, depth + 1), pattern=True)
+
+
+_Facts = tuple[str, tuple[Any, ...], Any, tuple[Any, ...], tuple[str, ...], Mapping[str, Any]]
+
+
+def _facts(schema: Mapping[str, Any], name: str, kind: str) -> _Facts:
+    """From `description` to `source`, in the order of Param's fields."""
+    description, title = shown(schema.get("description")).strip(), schema.get("title")
+    if not description and name and isinstance(title, str) and _letters(title) not in _letters(name):
+        description = shown(title).strip()
+    enum = (schema["const"],) if "const" in schema else tuple(_list(schema.get("enum")))
+    examples = _list(schema.get("examples")) or ([schema["example"]] if "example" in schema else [])
+    constraints = tuple(_constraints(schema, kind)) if schema.keys() - _ABOUT - {"type"} or not enum else ()
+    return description, enum, schema.get("default", ABSENT), tuple(examples), constraints, schema
+
+
+def _constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
+    for key in ("format", "contentEncoding", "contentMediaType"):
+        if isinstance(schema.get(key), str):
+            yield shown(schema[key])
+    for kinds, low_key, high_key, unit in _RANGES:
+        low, high = schema.get(low_key), schema.get(high_key)
+        low, high = None if low == -_SAFE_INTEGER else low, None if high == _SAFE_INTEGER else high
+        if kind in kinds and (low is not None or high is not None):
+            if low is None or high is None:
+                yield f"≥{literal(low)}{unit}" if high is None else f"≤{literal(high)}{unit}"
+            else:
+                yield f"{literal(low)}..{literal(high)}{unit}" if low != high else f"{literal(low)}{unit}"
+    for key, form in _LABELLED.items():
+        # Draft 4 wrote a bound's exclusiveness as a flag beside it.
+        value = schema.get(key[9:].lower()) if schema.get(key) is True else schema.get(key)
+        if value is not None and value is not False:
+            yield form.format(literal(value))
+    if isinstance(schema.get("pattern"), str):
+        yield f"/{shown(schema['pattern'])}/"
+    yield from (word for key, word in _FLAGS.items() if schema.get(key) is True)
+    if schema.get("enum") == []:
+        yield "enum []"
+    yield from (f"{key} {literal(schema[key])}" for key in _RAW if key in schema)
+    for rule in (schema, *_list(schema.get("allOf"))):
+        if isinstance(rule, dict) and "if" in rule:
+            yield " ".join(f"{key} {literal(rule[key])}" for key in ("if", "then", "else") if key in rule)
+
+
+def _type_of(schema: Mapping[str, Any]) -> tuple[str, bool]:
+    """The kind of a schema, and whether it also takes null."""
+    declared, listed = schema.get("type"), _listed_types(schema)
+    nullable = schema.get("nullable") is True or (isinstance(declared, list) and "null" in declared and bool(listed))
+    if len(listed) > 1 and not ("enum" in schema or "const" in schema):
+        return "union", nullable
+    if listed:
+        return listed[0], nullable
+    values = [schema["const"]] if "const" in schema else _list(schema.get("enum"))
+    if values:
+        return json_type(values[0]), nullable
+    return next((kind for kind, keys in _TELLTALES.items() if not keys.isdisjoint(schema)), "any"), nullable
+
+
+def _listed_types(schema: Mapping[str, Any]) -> list[str]:
+    """The declared types; null only where it is the only one."""
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return [declared if declared.isidentifier() else " ".join(shown(declared).split())]
+    names = [" ".join(shown(name).split()) for name in _list(declared) if isinstance(name, str)]
+    return [name for name in names if name != "null"] or names[:1]
+
+
+def _short_type(schema: Any, root: Any, hops: int) -> str:
+    """A type in a word or two, for a line that shows nothing else."""
+    if not isinstance(schema, dict) or hops > 6:
+        return "any"
+    if isinstance(schema.get("$ref"), str):
+        return _short_type(resolve(schema["$ref"], root), root, hops + 1)
+    values = [schema["const"]] if "const" in schema else _list(schema.get("enum"))
+    if values:
+        text = "|".join(map(literal, values[:5]))
+        return text if len(values) <= 4 and len(text) <= 36 else "enum"
+    parts = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+    if isinstance(parts, list) and parts and "properties" not in schema:
+        found = dict.fromkeys(_short_type(part, root, hops + 1) for part in parts if part != {"type": "null"})
+        return "|".join(found) if len(found) <= 3 and "any" not in found else "any"
+    kind = _type_of(schema)[0]
+    if kind == "array":
+        inner = _short_type(schema.get("items"), root, hops + 1)
+        return "array" if inner == "any" else f"({inner})[]" if "|" in inner else f"{inner}[]"
+    return "|".join(_listed_types(schema)) if kind == "union" else kind
+
+
+def _unwrapped(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A reference wrapped in `allOf` only to describe it keeps its name: it may be recursive."""
+    parts = _list(schema.get("allOf"))
+    if (
+        len(parts) != 1
+        or not isinstance(parts[0], dict)
+        or "$ref" not in parts[0]
+        or schema.keys() - _ABOUT - {"allOf"}
+    ):
+        return None
+    return {**parts[0], **{key: value for key, value in schema.items() if key != "allOf"}}
+
+
+def _is_plain(schema: Mapping[str, Any]) -> bool:
+    """A scalar, or a list of scalars: shorter than a name for it."""
+    items = schema.get("items")
+    if isinstance(items, dict) and schema.get("type") == "array":
+        schema = items
+    kind = schema.get("type")
+    return isinstance(kind, str) and kind in _SCALARS and schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref"))
+
+
+def _place(pointer: str) -> str:
+    """A pointer into the parameters themselves as a path people read (`filter.items[].name`); "" for any other."""
+    path = _STEP_IN_PLACE.sub(lambda m: f".{_unescaped(m[1])}" if m[1] else "[]" if m[2] else "", pointer[1:])
+    return "" if "/" in path else " ".join(shown(path).split()).lstrip(".") or "root"
+
+
+def _unescaped(step: str) -> str:
+    return unquote(step).replace("~1", "/").replace("~0", "~")
+
+
+def _count_references(root: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            if isinstance(ref := node.get("$ref"), str):
+                counts[ref] = counts.get(ref, 0) + 1
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+    return counts
+
+
+def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in other.items():
+        if key == "properties" and isinstance(value, dict) and isinstance(into.get(key), dict):
+            into[key] = {**into[key], **value}
+        else:
+            into[key] = [*_list(into.get(key)), *_list(value)] if key in ("required", "allOf") else value
+    return into
+
+
+def _letters(text: str) -> str:
+    return _NOT_A_WORD.sub("", text).lower()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _names(value: Any) -> dict[str, None]:
+    return dict.fromkeys(name for name in _list(value) if isinstance(name, str))

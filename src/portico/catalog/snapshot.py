@@ -1,0 +1,110 @@
+"""What is known now: every server, every tool, and the index over them, as one immutable value.
+
+A query reads one snapshot from beginning to end. Lookups that few queries need are made on first use and kept.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from portico.access import Scope
+from portico.catalog.address import Resolver, flat_name
+from portico.catalog.listing import Offers
+from portico.catalog.tool import Tool
+from portico.errors import UnknownName
+from portico.search import Index
+from portico.upstream.backend import Hello
+
+
+@dataclass(frozen=True)
+class ServerEntry:
+    """One server and what it offers."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    hello: Hello | None = None
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    offers: Offers = field(default_factory=Offers)
+    warnings: tuple[str, ...] = ()
+    listed_at: float = 0.0
+    """When it was last listed; 0 means never."""
+
+    @property
+    def known(self) -> bool:
+        """Whether its offer is known at all."""
+        return self.listed_at > 0
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes exactly when a tool comes, goes or changes."""
+        digest = hashlib.blake2b(self.name.encode(), digest_size=8)
+        for name, tool in self.tools.items():
+            digest.update(f"\0{name}\0{tool.hash}".encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that is known at one moment."""
+
+    servers: Mapping[str, ServerEntry] = field(default_factory=dict)
+    index: Index = field(default_factory=lambda: Index.build(()))
+    scope: Scope = field(default_factory=Scope)
+
+    @cached_property
+    def version(self) -> str:
+        """Identifies the set of tools: cursors and the stored index are only good for one."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self.servers):
+            digest.update(self.servers[name].digest.encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def tools(self) -> dict[str, Tool]:
+        """Every tool by address."""
+        return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """Finds the address a name means."""
+        return Resolver(self.tools)
+
+    @cached_property
+    def flat(self) -> dict[str, Tool]:
+        """Every tool by its flat name, `server__tool`."""
+        return {flat_name(tool.server, tool.name): tool for tool in self.tools.values()}
+
+    def tool(self, name: str) -> Tool:
+        """The tool a name means; raises UnknownName with the nearest."""
+        return self.tools.get(name) or self.flat.get(name) or self.tools[self.resolver.resolve(name)]
+
+    def server(self, name: str) -> ServerEntry:
+        """A server by name, forgiving case and separators; raises UnknownName with the nearest."""
+        if entry := self.servers.get(name):
+            return entry
+        resolver = Resolver({f"{server}.": None for server in self.servers})
+        try:
+            return self.servers[resolver.resolve(f"{name}.").rstrip(".")]
+        except UnknownName as error:
+            nearest = tuple(address.rstrip(".") for address in error.nearest)
+            raise UnknownName(
+                f"there is no server {name!r} here",
+                nearest=nearest,
+                advice=f"Did you mean {', '.join(nearest)}?"
+                if nearest
+                else "browse_tools without arguments lists them.",
+            ) from None
+
+    def within(self, scope: Scope) -> "Snapshot":
+        """The same moment as a scope sees it."""
+        if scope.everything:
+            return self
+        servers = {
+            name: replace(entry, tools={key: tool for key, tool in entry.tools.items() if scope.sees(tool.address)})
+            for name, entry in self.servers.items()
+            if scope.sees_server(name)
+        }
+        return Snapshot(servers, self.index, scope)

@@ -1,0 +1,252 @@
+"""Keeps the snapshot true: from disk at once, from each server when it connects, says so, or was not asked for long.
+
+A new listing is compared with the old one by hash. Only if something differs is a new snapshot built, off the event
+loop, swapped in whole, and told as `CatalogChanged`. Listings that arrive together are built together.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from portico.catalog.documents import document_hashes, documents
+from portico.catalog.listing import Listing, Offers, fetch
+from portico.catalog.snapshot import ServerEntry, Snapshot
+from portico.catalog.tool import Tool, content_hash
+from portico.config import ToolRules
+from portico.errors import PorticoError
+from portico.events import Bus, CatalogChanged, ResourceUpdated
+from portico.search import Index, UnreadableIndex
+from portico.storage.manifests import Manifest, Manifests, ToolRow
+from portico.upstream.backend import Connection, Hello, Raw
+from portico.upstream.supervisor import Upstream
+
+logger = logging.getLogger(__name__)
+
+DEBOUNCE_S = 0.05
+"""A burst of list changes is one listing."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the configuration says about a server, as far as its offer is concerned."""
+
+    name: str
+    fingerprint: str
+    title: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    rules: ToolRules = field(default_factory=ToolRules)
+
+
+class Catalog:
+    """Holds the snapshot, and the only one who replaces it."""
+
+    def __init__(self, sources: Iterable[Source], manifests: Manifests, bus: Bus) -> None:
+        self._sources = {source.name: source for source in sources}
+        self._manifests = manifests
+        self._bus = bus
+        self._arrived: dict[str, tuple[ServerEntry, Manifest]] = {}
+        self._publishing: asyncio.Task[None] | None = None
+        self.eras: dict[str, str] = {}
+        self.snapshot = Snapshot({name: _unknown(source) for name, source in self._sources.items()})
+
+    def load(self) -> None:
+        """Take what is on disk; no server is asked."""
+        found = self._manifests.load({name: source.fingerprint for name, source in self._sources.items()})
+        servers = {
+            name: _entry_from_manifest(source, found[name]) if name in found else _unknown(source)
+            for name, source in self._sources.items()
+        }
+        self.eras = {name: manifest.era for name, manifest in found.items()}
+        self.snapshot = _indexed(servers, _stored_index(self._manifests))
+
+    async def accept(self, server: str, listing: Listing) -> None:
+        """Take a fresh listing; returns when the snapshot shows it."""
+        source = self._sources[server]
+        manifest = _manifest(source, listing)
+        self.eras[server] = listing.hello.era
+        self._arrived[server] = (_entry(source, listing, manifest), manifest)
+        if self._publishing is None or self._publishing.done():
+            self._publishing = asyncio.create_task(self._publish(), name="publish the catalog")
+        await asyncio.shield(self._publishing)
+
+    async def close(self) -> None:
+        """Finish what is being published."""
+        if self._publishing is not None and not self._publishing.done():
+            await asyncio.wait({self._publishing}, timeout=10)
+
+    async def _publish(self) -> None:
+        built = False
+        while self._arrived:
+            batch, self._arrived = self._arrived, {}
+            before = self.snapshot
+            servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
+            changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
+            self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
+            built = built or self.snapshot.index is not before.index
+            await asyncio.to_thread(self._save, [manifest for _, manifest in batch.values()])
+            for change in changes:
+                if change.tools or change.resources or change.prompts:
+                    self._bus.publish(change)
+        if built:
+            index = self.snapshot.index
+            await asyncio.to_thread(lambda: self._manifests.save_index(index.dump()))
+
+    def _save(self, manifests: list[Manifest]) -> None:
+        for manifest in manifests:
+            self._manifests.save(manifest)
+
+
+class Sync:
+    """Lists one server whenever there is reason to."""
+
+    def __init__(self, upstream: Upstream, catalog: Catalog, bus: Bus, *, timeout: float, ttl: float) -> None:
+        self._upstream = upstream
+        self._catalog = catalog
+        self._bus = bus
+        self._timeout = timeout
+        self._ttl = ttl
+        self._wanted = False
+        self._listing: asyncio.Task[None] | None = None
+        upstream.on_connected = self._connected
+        upstream.on_notified = self._heard
+
+    async def refresh(self) -> None:
+        """List now and wait for it; whoever asks meanwhile waits for the same listing."""
+        self.request()
+        assert self._listing is not None
+        await asyncio.shield(self._listing)
+
+    def request(self) -> None:
+        """List soon."""
+        self._wanted = True
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._list(), name=f"list {self._upstream.name}")
+
+    def expire(self) -> None:
+        """List again if the server is up and its listing is old."""
+        entry = self._catalog.snapshot.servers[self._upstream.name]
+        if self._upstream.state in ("ready", "degraded") and time.time() - entry.listed_at > self._ttl:
+            self.request()
+
+    async def close(self) -> None:
+        """Stop listing."""
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.wait({self._listing})
+
+    async def _connected(self, connection: Connection) -> None:
+        self.request()
+
+    def _heard(self, method: str, params: Raw) -> None:
+        if method.endswith("/list_changed"):
+            self.request()
+        elif method == "notifications/resources/updated":
+            self._bus.publish(ResourceUpdated(self._upstream.name, str(params.get("uri", ""))))
+
+    async def _list(self) -> None:
+        while self._wanted:
+            self._wanted = False
+            await asyncio.sleep(DEBOUNCE_S if self._catalog.snapshot.servers[self._upstream.name].known else 0)
+            try:
+                listing = await fetch(await self._upstream.connect(), self._timeout)
+            except PorticoError as error:
+                self._upstream.degrade(f"it could not be listed: {error.message}")
+                logger.warning("%s could not be listed: %s", self._upstream.name, error.message)
+                continue
+            self._upstream.mark_listed()
+            await self._catalog.accept(self._upstream.name, listing)
+
+
+def _unknown(source: Source) -> ServerEntry:
+    return ServerEntry(source.name, source.title, source.description, source.tags)
+
+
+def _indexed(servers: Mapping[str, ServerEntry], index: Index) -> Snapshot:
+    """A snapshot whose index is brought up to date: only servers that differ are read again."""
+    changed = {
+        name: tuple(documents(entry))
+        for name, entry in servers.items()
+        if not index.holds(name, document_hashes(entry))
+    }
+    changed.update((name, ()) for name in index.groups if name not in servers)
+    return Snapshot(servers, index.replace(changed) if changed else index)
+
+
+def _stored_index(manifests: Manifests) -> Index:
+    body = manifests.load_index()
+    if body is not None:
+        with contextlib.suppress(UnreadableIndex):
+            return Index.load(body)
+    return Index.build(())
+
+
+def _manifest(source: Source, listing: Listing) -> Manifest:
+    rows: list[ToolRow] = []
+    for entry in listing.tools:
+        blob = orjson.dumps(entry.definition)
+        rows.append(ToolRow(entry.definition["name"], content_hash(blob), blob, entry.warnings))
+    hello = {**asdict(listing.hello), "warnings": listing.warnings}
+    return Manifest(
+        source.name,
+        source.fingerprint,
+        listing.hello.era,
+        orjson.dumps(hello),
+        orjson.dumps(asdict(listing.offers)),
+        tuple(rows),
+        time.time(),
+    )
+
+
+def _entry(source: Source, listing: Listing, manifest: Manifest) -> ServerEntry:
+    return replace(
+        _unknown(source),
+        hello=listing.hello,
+        tools=_tools(source, manifest.tools),
+        offers=listing.offers,
+        warnings=listing.warnings,
+        listed_at=manifest.listed_at,
+    )
+
+
+def _entry_from_manifest(source: Source, manifest: Manifest) -> ServerEntry:
+    hello: dict[str, Any] = orjson.loads(manifest.hello)
+    warnings = tuple(hello.pop("warnings", ()))
+    offers = orjson.loads(manifest.offers)
+    return replace(
+        _unknown(source),
+        hello=Hello(**hello),
+        tools=_tools(source, manifest.tools),
+        offers=Offers(**{key: tuple(value) for key, value in offers.items()}),
+        warnings=warnings,
+        listed_at=manifest.listed_at,
+    )
+
+
+def _tools(source: Source, rows: Iterable[ToolRow]) -> dict[str, Tool]:
+    tools: dict[str, Tool] = {}
+    for row in rows:
+        name = source.rules.name_of(row.name)
+        if source.rules.permits(row.name) and name not in tools:
+            tools[name] = Tool(source.name, name, row.name, row.definition, row.hash, row.warnings, source.tags)
+    return tools
+
+
+def _difference(before: ServerEntry, after: ServerEntry) -> CatalogChanged:
+    old, new = before.tools, after.tools
+    address: Callable[[str], str] = lambda name: f"{after.name}.{name}"  # noqa: E731
+    return CatalogChanged(
+        after.name,
+        added=tuple(address(name) for name in new if name not in old),
+        removed=tuple(address(name) for name in old if name not in new),
+        changed=tuple(address(name) for name in new if name in old and new[name].hash != old[name].hash),
+        resources=(before.offers.resources, before.offers.templates)
+        != (after.offers.resources, after.offers.templates),
+        prompts=before.offers.prompts != after.offers.prompts,
+    )

@@ -1,0 +1,88 @@
+"""A tool as its server described it: immutable, hashed, untouched.
+
+The definition is kept as the bytes it was listed with and parsed on first use: a catalog of thousands costs its text
+and no more. `name` is the name people use (after renames), `upstream_name` the one its server answers to.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+
+def content_hash(blob: bytes) -> str:
+    """The identity of a definition: 16 hex characters of its BLAKE2 digest."""
+    return hashlib.blake2b(blob, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """One tool of one server."""
+
+    server: str
+    name: str
+    upstream_name: str
+    blob: bytes
+    """The raw definition as JSON, keys in the upstream's order."""
+    hash: str
+    warnings: tuple[str, ...] = ()
+    tags: tuple[str, ...] = field(default=())
+
+    @property
+    def address(self) -> str:
+        """`server.tool`: the server has no dot, so the first dot splits."""
+        return f"{self.server}.{self.name}"
+
+    @cached_property
+    def definition(self) -> Mapping[str, Any]:
+        """The raw definition, every field the upstream sent."""
+        return orjson.loads(self.blob)
+
+    @property
+    def description(self) -> str:
+        value = self.definition.get("description")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def title(self) -> str:
+        annotations = self.definition.get("annotations")
+        for value in (
+            self.definition.get("title"),
+            annotations.get("title") if isinstance(annotations, dict) else None,
+        ):
+            if isinstance(value, str):
+                return value
+        return ""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        value = self.definition.get("inputSchema")
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        value = self.definition.get("annotations")
+        return value if isinstance(value, dict) else {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tool) and (self.server, self.name, self.hash) == (other.server, other.name, other.hash)
+
+    def __hash__(self) -> int:
+        return hash((self.server, self.name, self.hash))
+
+
+def make_tool(
+    server: str,
+    definition: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    warnings: tuple[str, ...] = (),
+    tags: tuple[str, ...] = (),
+) -> Tool:
+    """A tool from a definition that has a usable name."""
+    blob = orjson.dumps(definition)
+    upstream_name = definition["name"]
+    return Tool(server, name or upstream_name, upstream_name, blob, content_hash(blob), warnings, tags)

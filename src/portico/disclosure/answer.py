@@ -1,0 +1,27 @@
+"""Answers as a model reads them: text with annotations, and errors as advice. Pure."""
+
+from portico.errors import PorticoError, UnknownName
+from portico.upstream.backend import Raw
+
+LONG_ANSWER_CHARS = 2_000
+
+
+def text(body: str) -> Raw:
+    """A text result; long ones are marked as material for the assistant."""
+    if len(body) > LONG_ANSWER_CHARS:
+        annotations: Raw = {"audience": ["assistant"], "priority": 0.3}
+    else:
+        annotations = {"priority": 0.7}
+    return {"content": [{"type": "text", "text": body, "annotations": annotations}]}
+
+
+def refusal(error: PorticoError, *, more: str = "") -> Raw:
+    """An error as a tool result: what happened, what to do, and nothing else."""
+    lines = [f"{error.kind}: {error.message}"]
+    if error.advice:
+        lines.append(error.advice)
+    if isinstance(error, UnknownName) and error.nearest and not any(name in error.advice for name in error.nearest):
+        lines.append("Nearest: " + ", ".join(error.nearest))
+    if more:
+        lines.append(more)
+    return {**text("\n".join(lines)), "isError": True}

@@ -1,0 +1,57 @@
+"""What a model passes to a meta-tool, checked and forgiven. Pure."""
+
+from typing import Any
+
+import orjson
+
+from portico.errors import InvalidArguments
+from portico.upstream.backend import Raw
+
+
+def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
+    """A meta-tool's arguments, forgiving what models get wrong: JSON text for an object, one name for a list."""
+    if not isinstance(arguments, dict):
+        raise InvalidArguments(f"the arguments of {name} must be an object")
+    known = next(tool for tool in definitions if tool["name"] == name)["inputSchema"]
+    properties: Raw = known["properties"]
+    given: Raw = {key: value for key, value in arguments.items() if value is not None}
+    problems = [f"{key} is not a parameter" for key in given if key not in properties]
+    problems += [f"{key} is missing" for key in known["required"] if key not in given]
+    for key in properties.keys() & given.keys():
+        value, problem = _repaired(properties[key], given[key])
+        given[key] = value
+        if problem:
+            problems.append(f"{key} {problem}")
+    if problems:
+        accepted = ", ".join(key if key in known["required"] else f"{key}?" for key in properties)
+        raise InvalidArguments(f"{name}: {'; '.join(problems)}", advice=f"It takes: {accepted}.")
+    return given
+
+
+def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
+    kind: str = shape["type"]
+    if isinstance(value, str) and kind in ("object", "array", "integer"):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            value = [value] if kind == "array" else value
+    if kind == "array" and not isinstance(value, list):
+        value = [value]
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, _PYTHON[kind]) or (kind == "integer" and isinstance(value, bool)):
+        return value, f"must be {_ARTICLE[kind]}"
+    if kind == "integer":
+        value = max(shape.get("minimum", value), min(shape.get("maximum", value), value))
+    if "enum" in shape and value not in shape["enum"]:
+        return value, f"must be one of {', '.join(shape['enum'])}"
+    if isinstance(value, list):
+        if not all(isinstance(item, str) for item in value):
+            return value, "must hold only text"
+        if not shape["minItems"] <= len(value) <= shape["maxItems"]:
+            return value, f"must have {shape['minItems']} to {shape['maxItems']} entries"
+    return value, ""
+
+
+_PYTHON: dict[str, type] = {"object": dict, "array": list, "integer": int, "string": str}
+_ARTICLE = {"object": "an object", "array": "a list", "integer": "a whole number", "string": "text"}

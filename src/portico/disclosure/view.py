@@ -1,0 +1,375 @@
+"""One profile's face to its clients: every MCP method that is about tools, resources or prompts, as raw dicts.
+
+`meta` and `code` show the meta-tools, `full` every upstream tool. A full view of a single un-prefixed server is
+transparent: names, URIs and unknown methods pass as they are.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from portico.access import EVERYTHING, Scope
+from portico.catalog.snapshot import ServerEntry, Snapshot
+from portico.catalog.sync import Catalog
+from portico.catalog.tool import Tool
+from portico.disclosure import answer, discovery, guidance, metatools
+from portico.disclosure import cursor as cursors
+from portico.disclosure.arguments import checked_arguments
+from portico.disclosure.namespace import inner_uri, outer_prompt, outer_resource, outer_template, outer_uri
+from portico.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    BackendUnavailable,
+    InvalidArguments,
+    PorticoError,
+    RemoteError,
+    UnknownName,
+)
+from portico.execution.call import Calls, Origin
+from portico.upstream.backend import Era, Raw
+from portico.upstream.supervisor import Upstream
+
+Exposure = Literal["meta", "full", "code"]
+PAGE = 250
+REMEMBERED_LINKS = 4_096
+
+
+@dataclass(frozen=True)
+class Face:
+    """What a profile's configuration says about its view."""
+
+    name: str = ""
+    exposure: Exposure = "meta"
+    scope: Scope = EVERYTHING
+    prefixed: bool = True
+    discovery_budget: int = 2_000
+    metatools: frozenset[str] = frozenset(metatools.NAMES)
+    pins: tuple[str, ...] = field(default=())
+
+
+class View:
+    """Answers a profile's clients."""
+
+    def __init__(self, face: Face, catalog: Catalog, calls: Calls, upstreams: Mapping[str, Upstream]) -> None:
+        self.face = face
+        self._catalog = catalog
+        self._calls = calls
+        self._upstreams = upstreams
+        self._whole: Snapshot | None = None
+        self._seen: Snapshot = catalog.snapshot.within(face.scope)
+        self._links: OrderedDict[str, str] = OrderedDict()
+        self._defined: tuple[tuple[str, ...], list[Raw]] = ((), [])
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What this profile sees now."""
+        if self._whole is not self._catalog.snapshot:
+            self._whole = self._catalog.snapshot
+            self._seen = self._whole.within(self.face.scope)
+        return self._seen
+
+    @property
+    def sole(self) -> str | None:
+        """The server this view is transparent for, if it is."""
+        if self.face.exposure != "full" or self.face.prefixed or len(self.snapshot.servers) != 1:
+            return None
+        return next(iter(self.snapshot.servers))
+
+    def capabilities(self, era: Era) -> Raw:
+        """What we declare; for a transparent view what its server declares."""
+        if self.sole and (hello := self.snapshot.servers[self.sole].hello):
+            mirrored = dict(hello.capabilities)
+            if era == "modern":
+                mirrored.pop("logging", None)
+            return mirrored
+        declared: Raw = {
+            "tools": {"listChanged": True},
+            "resources": {"listChanged": True, "subscribe": era == "legacy"},
+            "prompts": {"listChanged": True},
+            "completions": {},
+        }
+        return declared if era == "modern" else {**declared, "logging": {}}
+
+    def instructions(self) -> str:
+        """What the client is told first."""
+        if self.sole:
+            hello = self.snapshot.servers[self.sole].hello
+            return hello.instructions if hello else ""
+        if self.face.exposure == "full":
+            return guidance.full_instructions(self.snapshot)
+        return guidance.meta_instructions(self.snapshot, can_call=metatools.CALL in self._enabled)
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The schema a client was shown for a tool, for checking `Mcp-Param-*` headers."""
+        tool = self._listed_tool(name) if self.face.exposure == "full" else None
+        return tool.input_schema if tool else None
+
+    async def handle(self, method: str, params: Raw, origin: Origin, era: Era) -> Raw:
+        """Answer one request; raises PorticoError."""
+        handler = self._handlers.get(method)
+        if handler is None:
+            if self.sole:
+                return await self._calls.ask(self.sole, method, params, origin)
+            raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
+        try:
+            return await handler(params, origin)
+        except RemoteError as error:
+            if era == "modern" and error.code == RESOURCE_NOT_FOUND:
+                raise RemoteError(INVALID_PARAMS, error.message, error.data, has_data=error.has_data) from error
+            raise
+
+    @cached_property
+    def _handlers(self) -> Mapping[str, Callable[[Raw, Origin], Awaitable[Raw]]]:
+        return {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._with_uri("resources/read"),
+            "resources/subscribe": self._with_uri("resources/subscribe"),
+            "resources/unsubscribe": self._with_uri("resources/unsubscribe"),
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+            "logging/setLevel": self._set_level,
+        }
+
+    # --- tools
+
+    async def _list_tools(self, params: Raw, origin: Origin) -> Raw:
+        if self.face.exposure != "full":
+            return {"tools": self._definitions()}
+        if self.sole:
+            shown = [_listable(tool, tool.upstream_name) for tool in self.snapshot.tools.values()]
+        else:
+            shown = [_listable(tool, name) for name, tool in self.snapshot.flat.items()]
+        return self._page("tools/list", "tools", shown, params)
+
+    @property
+    def _enabled(self) -> tuple[str, ...]:
+        shown = metatools.CODE_NAMES if self.face.exposure == "code" else metatools.NAMES
+        return tuple(name for name in shown if name in self.face.metatools)
+
+    def _definitions(self) -> list[Raw]:
+        servers = tuple(self.snapshot.servers)
+        if self._defined[0] != servers or not self._defined[1]:
+            self._defined = (servers, metatools.definitions(self._enabled, servers))
+        return self._defined[1]
+
+    def _listed_tool(self, name: str) -> Tool | None:
+        if self.sole:
+            tools = self.snapshot.servers[self.sole].tools.values()
+            return next((tool for tool in tools if tool.upstream_name == name), None)
+        return self.snapshot.flat.get(name)
+
+    async def _call_tool(self, params: Raw, origin: Origin) -> Raw:
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            raise RemoteError(INVALID_PARAMS, "tools/call needs the name of a tool")
+        arguments = {} if arguments is None else arguments
+        if self.face.exposure == "full":
+            tool = self._listed_tool(name)
+            if tool is not None:
+                return await self._run(tool, arguments, origin)
+            if self.sole:
+                return await self._calls.ask(self.sole, "tools/call", params, origin)
+            return await self._run(self.snapshot.tool(name), arguments, origin)
+        if name not in self._enabled:
+            raise UnknownName(
+                f"there is no tool {name!r} in this list",
+                nearest=self._enabled,
+                advice=f'Call it through call_tool(name="{name}", arguments={{…}}).',
+            )
+        return await self._meta_call(name, arguments, origin)
+
+    async def _meta_call(self, name: str, arguments: Any, origin: Origin) -> Raw:
+        try:
+            checked = checked_arguments(self._definitions(), name, arguments)
+            if name == metatools.CALL:
+                return await self._call_by_name(checked, origin)
+            return self._discover(name, checked)
+        except PorticoError as error:
+            if isinstance(error, RemoteError):
+                raise
+            return answer.refusal(error)
+
+    def _discover(self, name: str, arguments: Raw) -> Raw:
+        snapshot, states, budget = self.snapshot, self._states(), self.face.discovery_budget
+        if name == metatools.SEARCH:
+            return answer.text(discovery.search(snapshot, states, budget, **arguments))
+        if name == metatools.DESCRIBE:
+            body, found = discovery.describe(snapshot, budget, **arguments)
+            return answer.text(body) if found else {**answer.text(body), "isError": True}
+        if arguments.get("server"):
+            return answer.text(discovery.browse(snapshot, states, budget, **arguments))
+        return answer.text(discovery.overview(snapshot, states, budget, self.face.pins, arguments.get("cursor")))
+
+    async def _call_by_name(self, arguments: Raw, origin: Origin) -> Raw:
+        tool = self.snapshot.tool(arguments["name"])
+        return await self._run(tool, arguments.get("arguments") or {}, origin)
+
+    async def _run(self, tool: Tool, arguments: Any, origin: Origin) -> Raw:
+        try:
+            result = await self._calls.call(tool, arguments, origin)
+        except InvalidArguments as error:
+            return answer.refusal(error, more=discovery.schema_hint(tool, self.face.discovery_budget))
+        except BackendUnavailable as error:
+            return answer.refusal(error)
+        self._remember_links(tool.server, result)
+        return result
+
+    def _states(self) -> discovery.States:
+        return {
+            name: discovery.ServerState(upstream.state, upstream.reason) for name, upstream in self._upstreams.items()
+        }
+
+    # --- resources
+
+    async def _list_resources(self, params: Raw, origin: Origin) -> Raw:
+        return self._offers("resources/list", "resources", lambda entry: entry.offers.resources, outer_resource, params)
+
+    async def _list_templates(self, params: Raw, origin: Origin) -> Raw:
+        return self._offers(
+            "resources/templates/list",
+            "resourceTemplates",
+            lambda entry: entry.offers.templates,
+            outer_template,
+            params,
+        )
+
+    def _with_uri(self, method: str) -> Callable[[Raw, Origin], Awaitable[Raw]]:
+        async def forward(params: Raw, origin: Origin) -> Raw:
+            uri = params.get("uri")
+            if not isinstance(uri, str):
+                raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
+            server, inner = self.locate(uri)
+            result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
+            return result if self.sole else _outer_contents(server, result)
+
+        return forward
+
+    def locate(self, uri: str) -> tuple[str, str]:
+        """The server that has a resource, and the URI it knows it by."""
+        if self.sole:
+            return self.sole, uri
+        if (found := inner_uri(uri)) and found[0] in self.snapshot.servers:
+            return found
+        owners = [
+            name
+            for name, entry in self.snapshot.servers.items()
+            if any(resource["uri"] == uri for resource in entry.offers.resources)
+        ]
+        if len(owners) == 1:
+            return owners[0], uri
+        if uri in self._links:
+            return self._links[uri], uri
+        raise RemoteError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
+
+    def outer_uri(self, server: str, uri: str) -> str:
+        """A server's URI as this view's clients know it."""
+        return uri if self.sole else outer_uri(server, uri)
+
+    def _remember_links(self, server: str, result: Raw) -> None:
+        # A link inside a result is under its server's own URI; remembering whose it was keeps it readable.
+        content = result.get("content")
+        if self.sole or not isinstance(content, list):
+            return
+        for block in cast("list[Any]", content):
+            if isinstance(block, dict) and block.get("type") == "resource_link" and isinstance(block.get("uri"), str):
+                self._links[block["uri"]] = server
+                self._links.move_to_end(block["uri"])
+                if len(self._links) > REMEMBERED_LINKS:
+                    self._links.popitem(last=False)
+
+    # --- prompts, completion, logging
+
+    async def _list_prompts(self, params: Raw, origin: Origin) -> Raw:
+        return self._offers("prompts/list", "prompts", lambda entry: entry.offers.prompts, outer_prompt, params)
+
+    async def _get_prompt(self, params: Raw, origin: Origin) -> Raw:
+        server, name = self._locate_prompt(params.get("name"))
+        return await self._calls.ask(server, "prompts/get", {**params, "name": name}, origin)
+
+    def _locate_prompt(self, name: Any) -> tuple[str, str]:
+        if not isinstance(name, str):
+            raise RemoteError(INVALID_PARAMS, "a prompt needs a name")
+        if self.sole:
+            return self.sole, name
+        for server, entry in self.snapshot.servers.items():
+            for prompt in entry.offers.prompts:
+                if outer_prompt(server, prompt)["name"] == name:
+                    return server, prompt["name"]
+        raise RemoteError(INVALID_PARAMS, f"Unknown prompt: {name}")
+
+    async def _complete(self, params: Raw, origin: Origin) -> Raw:
+        reference = params.get("ref")
+        if self.sole:
+            return await self._calls.ask(self.sole, "completion/complete", params, origin)
+        if not isinstance(reference, dict):
+            raise RemoteError(INVALID_PARAMS, "completion/complete needs a ref")
+        if reference.get("type") == "ref/prompt":
+            server, name = self._locate_prompt(reference.get("name"))
+            inner: Raw = {**reference, "name": name}
+        else:
+            server, uri = self.locate(str(reference.get("uri")))
+            inner = {**reference, "uri": uri}
+        return await self._calls.ask(server, "completion/complete", {**params, "ref": inner}, origin)
+
+    async def _set_level(self, params: Raw, origin: Origin) -> Raw:
+        hello = self.snapshot.servers[self.sole].hello if self.sole else None
+        if self.sole and hello and hello.era == "legacy" and "logging" in hello.capabilities:
+            return await self._calls.ask(self.sole, "logging/setLevel", params, origin)
+        return {}
+
+    # --- pages
+
+    def _offers(
+        self,
+        method: str,
+        key: str,
+        pick: Callable[[ServerEntry], tuple[Raw, ...]],
+        rename: Callable[[str, Raw], Raw],
+        params: Raw,
+    ) -> Raw:
+        servers: Iterable[tuple[str, ServerEntry]] = sorted(self.snapshot.servers.items())
+        items = [item if self.sole else rename(name, item) for name, entry in servers for item in pick(entry)]
+        return self._page(method, key, items, params)
+
+    def _page(self, method: str, key: str, items: list[Raw], params: Raw) -> Raw:
+        given = params.get("cursor")
+        version = self.snapshot.version
+        offset = cursors.decode(str(given), method, version) if given is not None else 0
+        page: Raw = {key: items[offset : offset + PAGE]}
+        if offset + PAGE < len(items):
+            page["nextCursor"] = cursors.encode(method, version, offset + PAGE)
+        return page
+
+
+def _listable(tool: Tool, name: str) -> Raw:
+    """A definition under its listed name; a schema that strict clients would refuse is given the type they want.
+
+    One tool without `type: object` makes such a client lose the whole list.
+    """
+    definition = {**tool.definition, "name": name}
+    schema = definition.get("inputSchema")
+    if not isinstance(schema, dict):
+        definition["inputSchema"] = {"type": "object"}
+    elif schema.get("type") != "object":
+        definition["inputSchema"] = {**schema, "type": "object"}
+    return definition
+
+
+def _outer_contents(server: str, result: Raw) -> Raw:
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return result
+    outer = [
+        {**part, "uri": outer_uri(server, part["uri"])}
+        if isinstance(part, dict) and isinstance(part.get("uri"), str)
+        else part
+        for part in cast("list[Any]", contents)
+    ]
+    return {**result, "contents": outer}

@@ -1,0 +1,125 @@
+"""Every way a request can fail, written once, as advice.
+
+PorticoError
+├── ConfigError            the configuration cannot be used (file, line, key, nearest key)
+├── UnknownName            no such tool, server, category or cursor target; carries the nearest names
+├── InvalidArguments       arguments do not fit the tool's schema; carries the schema line
+├── NotPermitted           policy says no
+├── BackendUnavailable     the tool is known, its server cannot be reached now; carries reason and since when
+│   ├── BackendTimeout     the server did not answer in time
+│   └── RecordedOnly       the server is a recording: it can be searched and read, never called
+├── StaleCursor            the catalog changed since the cursor was made, or the cursor is not ours
+└── RemoteError            the upstream answered a JSON-RPC error: code, message and data as they came
+
+`code` is the JSON-RPC code an error has when it crosses the wire as a protocol error. Meta-tools answer with a tool
+result instead (`isError`), because a model reads results and rarely sees protocol errors.
+"""
+
+from typing import Any
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+"""Unknown resource in the handshake era; 2026-07-28 says INVALID_PARAMS."""
+UNSUPPORTED_PROTOCOL_VERSION = -32022
+
+
+class PorticoError(Exception):
+    """A failure a caller can act on: what happened, and what to do about it."""
+
+    kind = "internal"
+    code = INTERNAL_ERROR
+    retryable = False
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.advice}" if self.advice else self.message
+
+
+class ConfigError(PorticoError):
+    """The configuration cannot be used."""
+
+    kind = "config"
+
+    def __init__(self, message: str, *, advice: str = "", file: str = "", line: int = 0, key: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.file, self.line, self.key = file, line, key
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return where + super().__str__()
+
+
+class UnknownName(PorticoError):
+    """No such thing here; the nearest names are."""
+
+    kind = "unknown_name"
+    code = INVALID_PARAMS
+
+    def __init__(self, message: str, *, nearest: tuple[str, ...] = (), advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.nearest = nearest
+
+
+class InvalidArguments(PorticoError):
+    """The arguments do not fit the tool's schema."""
+
+    kind = "invalid_arguments"
+    code = INVALID_PARAMS
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = (), advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.problems = problems
+
+
+class NotPermitted(PorticoError):
+    """Policy says no."""
+
+    kind = "not_permitted"
+    code = INVALID_PARAMS
+
+
+class BackendUnavailable(PorticoError):
+    """The tool is known; its server cannot be reached now."""
+
+    kind = "unavailable"
+    retryable = True
+
+
+class BackendTimeout(BackendUnavailable):
+    """The server did not answer in time."""
+
+    kind = "timeout"
+
+
+class RecordedOnly(BackendUnavailable):
+    """The server is a recording."""
+
+    kind = "recorded_only"
+    retryable = False
+
+
+class StaleCursor(PorticoError):
+    """The cursor no longer points anywhere."""
+
+    kind = "stale_cursor"
+    code = INVALID_PARAMS
+
+
+class RemoteError(PorticoError):
+    """An upstream's JSON-RPC error, unchanged."""
+
+    kind = "remote"
+
+    def __init__(self, code: int, message: str, data: Any = None, *, has_data: bool | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+        self.has_data = data is not None if has_data is None else has_data

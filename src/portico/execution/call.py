@@ -1,0 +1,74 @@
+"""The one pipeline: every call of a tool, whoever makes it, goes validate → backend → record.
+
+The answer is the upstream's result object, untouched.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.access import Caller
+from portico.catalog.tool import Tool
+from portico.errors import BackendUnavailable, InvalidArguments
+from portico.events import Bus, ToolCalled
+from portico.execution.headers import param_headers
+from portico.execution.validation import check
+from portico.upstream.backend import Ask, Raw, Relay
+from portico.upstream.supervisor import Upstream
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a request came from and the way back to it."""
+
+    caller: Caller = field(default_factory=Caller)
+    relay: Relay | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What the client sent beside name and arguments: `_meta`, `inputResponses`, `requestState` …"""
+
+
+NOBODY = Origin()
+
+
+class Calls:
+    """Runs tools."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream], timeouts: Mapping[str, float], bus: Bus) -> None:
+        self._upstreams = upstreams
+        self._timeouts = timeouts
+        self._bus = bus
+
+    async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
+        """Run a tool and return its raw result.
+
+        Raises InvalidArguments, BackendUnavailable (and its kinds), RemoteError.
+        """
+        if not isinstance(arguments, dict):
+            raise InvalidArguments(
+                f"the arguments of {tool.address} must be an object, not {type(arguments).__name__}",
+                advice="Pass the parameters as one JSON object.",
+            )
+        check(tool, arguments)
+        params = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
+        started = time.perf_counter()
+        ok = False
+        try:
+            result = await self._ask(tool.server, "tools/call", params, origin, param_headers(tool, arguments))
+            ok = not result.get("isError")
+            return result
+        finally:
+            self._bus.publish(ToolCalled(tool.address, tool.hash, time.perf_counter() - started, ok))
+
+    async def ask(self, server: str, method: str, params: Raw | None, origin: Origin = NOBODY) -> Raw:
+        """Any other request to one server: resources, prompts, completion."""
+        return await self._ask(server, method, params, origin, {})
+
+    async def _ask(
+        self, server: str, method: str, params: Raw | None, origin: Origin, headers: Mapping[str, str]
+    ) -> Raw:
+        upstream = self._upstreams.get(server)
+        if upstream is None:
+            raise BackendUnavailable(f"{server} is not running here")
+        ask = Ask(self._timeouts.get(server), origin.relay, headers)
+        return await upstream.request(method, params, ask, origin.caller.session)

@@ -1,0 +1,115 @@
+"""An index on disk: a small header, then the arrays as they lie in memory, so that loading copies nothing.
+
+A dump is a cache of what documents say, never the only copy: one written by another recipe, or damaged, is refused
+and the caller builds again.
+"""
+
+import json
+import sys
+import unicodedata
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portico.search import fields, kindred, tokens
+from portico.search.postings import Postings
+from portico.search.roster import Roster
+
+_MAGIC = b"portico-index-1\n"
+_ALIGNMENT = 16
+_LENGTH = 8
+_ARRAYS: Mapping[str, str] = {
+    "starts": "<u4",
+    "slots": "<u4",
+    "strengths": "<u2",
+    "fields": "<u2",
+    "name_keys": "<u8",
+    "id_keys": "<u8",
+}
+_TEXTS = ("ids", "names", "hashes", "groups", "terms")
+
+
+class UnreadableIndex(ValueError):
+    """These bytes are no index of this version: build it again from the documents."""
+
+
+def dump(roster: Roster, postings: Postings) -> bytes:
+    """Both tables as bytes."""
+    columns: dict[str, Any] = {
+        "ids": roster.ids,
+        "names": roster.names,
+        "hashes": roster.hashes,
+        "groups": roster.groups,
+        "terms": list(postings.vocabulary),
+        "starts": postings.starts,
+        "slots": postings.slots,
+        "strengths": postings.strengths,
+        "fields": postings.fields,
+        "name_keys": roster.name_keys,
+        "id_keys": roster.id_keys,
+    }
+    parts = [_padded(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXTS]
+    parts += [_padded(columns[name].astype(dtype, copy=False).tobytes()) for name, dtype in _ARRAYS.items()]
+    body = b"".join(parts)
+    header = {
+        "recipe": _recipe(),
+        "checksum": zlib.crc32(body),
+        "sizes": dict(zip((*_TEXTS, *_ARRAYS), map(len, parts), strict=True)),
+        "counts": {name: len(columns[name]) for name in _ARRAYS},
+    }
+    head = json.dumps(header).encode()
+    return _padded(_MAGIC + len(head).to_bytes(_LENGTH, "little") + head) + body
+
+
+def load(blob: bytes) -> tuple[Roster, Postings]:
+    """The tables that were dumped. The arrays are views of `blob`."""
+    try:
+        header, at = _header(blob)
+        if header["recipe"] != _recipe():
+            raise UnreadableIndex("The index was written by another version. Build it again from the documents.")
+        if zlib.crc32(memoryview(blob)[at:]) != header["checksum"]:
+            raise UnreadableIndex("The index is damaged. Build it again from the documents.")
+        columns: dict[str, Any] = {}
+        for name, size in header["sizes"].items():
+            if name in _ARRAYS:
+                columns[name] = _array(blob, _ARRAYS[name], header["counts"][name], at)
+            else:
+                columns[name] = json.loads(blob[at : at + size])
+            at += size
+    except (KeyError, TypeError, OverflowError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UnreadableIndex(f"Not an index: {error}. Build it again from the documents.") from error
+    vocabulary = {term: number for number, term in enumerate(columns["terms"])}
+    roster = Roster(*(columns[name] for name in ("ids", "names", "hashes", "groups", "name_keys", "id_keys")))
+    return roster, Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
+
+
+def _header(blob: bytes) -> tuple[dict[str, Any], int]:
+    if not blob.startswith(_MAGIC):
+        raise UnreadableIndex("Not an index of this version. Build it again from the documents.")
+    start = len(_MAGIC) + _LENGTH
+    end = start + int.from_bytes(blob[len(_MAGIC) : start], "little")
+    return json.loads(blob[start:end]), end + -end % _ALIGNMENT
+
+
+def _array(blob: bytes, dtype: str, count: int, at: int) -> NDArray[Any]:
+    found = np.frombuffer(blob, dtype=dtype, count=count, offset=at)
+    return found if sys.byteorder == "little" else found.astype(found.dtype.newbyteorder("="))
+
+
+def _padded(part: bytes) -> bytes:
+    return part + b" " * (-len(part) % _ALIGNMENT)
+
+
+def _recipe() -> str:
+    """What the postings of a document depend on besides the document."""
+    ingredients = (
+        fields.FIELDS,
+        fields.SATURATION,
+        fields.LENGTH,
+        sorted(kindred.CONCEPTS.items()),
+        sorted(tokens.STOP_WORDS),
+    )
+    return f"{tokens.VERSION}/{unicodedata.unidata_version}/{zlib.crc32(repr(ingredients).encode()):08x}"

@@ -1,0 +1,72 @@
+"""The fields of a document and what each is worth: the recipe of BM25F.
+
+Lengths are normalised against fixed typical lengths, not against this catalog's averages: a document's postings then
+depend on the document alone, and a changed server re-indexes itself without touching its neighbours. Measured, the
+two differ by less than half a point.
+"""
+
+import re
+from dataclasses import dataclass
+
+from portico.search.document import Document
+
+SATURATION = 1.2
+"""k1: how soon a repeated word stops counting."""
+LENGTH = 0.6
+"""b: how much a long field dilutes each of its words."""
+
+_MAX_TEXT = 40_000
+_MAX_SERVER_TEXT = 240
+"""A server's words are repeated in each of its tools: beyond its first lines they would double the index."""
+_MAX_SENTENCE = 320
+_SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: the name reasons give it, its weight, and its typical length in terms."""
+
+    name: str
+    weight: float
+    typical: float
+
+
+FIELDS = (
+    Field("name", 3.0, 4),
+    Field("title", 1.0, 3),
+    Field("server", 2.0, 2),
+    Field("server_text", 0.2, 20),
+    Field("description", 0.7, 30),
+    # The first sentence once more: it says what a tool does, the rest mostly says how.
+    Field("description", 0.6, 9),
+    Field("parameters", 0.6, 8),
+    Field("parameter_text", 0.3, 30),
+    Field("enums", 0.3, 4),
+    Field("tags", 1.0, 2),
+    Field("category", 0.5, 2),
+)
+
+
+def texts(document: Document) -> tuple[str, ...]:
+    """The text of each of `FIELDS`, in that order."""
+    description = document.description[:_MAX_TEXT]
+    return (
+        document.name,
+        document.title,
+        document.server,
+        document.server_text[:_MAX_SERVER_TEXT],
+        description,
+        first_sentence(description),
+        " ".join(document.parameters)[:_MAX_TEXT],
+        document.parameter_text[:_MAX_TEXT],
+        " ".join(document.enums)[:_MAX_TEXT],
+        " ".join(document.tags),
+        document.category,
+    )
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence, or as much of it as one would read."""
+    text = text.lstrip()
+    end = _SENTENCE_END.search(text, 0, _MAX_SENTENCE)
+    return text[: end.end() if end else _MAX_SENTENCE]

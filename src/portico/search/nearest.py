@@ -1,0 +1,23 @@
+"""Did you mean …: the names spelt most like a wrong one."""
+
+from portico.search.roster import Roster
+from portico.search.tokens import squash
+
+_NEAR = 60.0
+"""rapidfuzz's 0 … 100. Below this, a guess helps nobody."""
+_MAX_NAME = 256
+
+
+def nearest_names(name: str, roster: Roster, limit: int) -> list[str]:
+    """The ids of the nearest names and addresses, nearest first, equals by id."""
+    # Needed for wrong names only, so right ones do not pay for the import.
+    from rapidfuzz import fuzz, process
+
+    wrong = squash(name[:_MAX_NAME])
+    likeness: dict[int, float] = {}
+    for spellings in (roster.squashed_ids, roster.squashed_names) if wrong else ():
+        near = process.extract(wrong, spellings, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=_NEAR)
+        for _, points, slot in near:
+            likeness[slot] = max(likeness.get(slot, 0.0), points)
+    ranked = sorted(likeness, key=lambda slot: (-likeness[slot], roster.ids[slot]))
+    return [roster.ids[slot] for slot in ranked[:limit]]

@@ -1,0 +1,113 @@
+"""Which documents have a term, how strongly and where: one sorted list per term, all lists in three flat arrays.
+
+Documents are numbered by slot. A posting's strength is its BM25F saturation, 0 … 1 in 16 bits; it depends on its
+document alone, so lists can be cut and joined freely. How rare a term is depends on all documents and is worked out
+when it is asked for. Postings are never changed: `splice` makes new ones, copying what stays in long runs.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+STRONGEST = 65_535
+"""The strength that stands for 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """Postings on their way in: one row each, ordered by term, then slot."""
+
+    terms: NDArray[np.uint32]
+    slots: NDArray[np.uint32]
+    strengths: NDArray[np.uint16]
+    fields: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """Every term's list: `slots[starts[t]:starts[t + 1]]`, ascending, for the term numbered `t`."""
+
+    vocabulary: Mapping[str, int]
+    starts: NDArray[np.uint32]
+    slots: NDArray[np.uint32]
+    strengths: NDArray[np.uint16]
+    fields: NDArray[np.uint16]
+    """One bit for each of `fields.FIELDS` that the term stands in."""
+
+    @classmethod
+    def empty(cls) -> "Postings":
+        """The postings of no documents."""
+        nothing = np.empty(0, dtype=np.uint32)
+        return cls({}, np.zeros(1, dtype=np.uint32), nothing, nothing.astype(np.uint16), nothing.astype(np.uint16))
+
+    def __contains__(self, term: object) -> bool:
+        """Whether any document has the term. A term may be numbered and yet have lost its last document."""
+        return (where := self.list_of(str(term))).stop > where.start
+
+    def list_of(self, term: str) -> slice:
+        """Where the term's list is; an empty one if no document has the term."""
+        number = self.vocabulary.get(term)
+        return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
+
+    def splice(self, gone: NDArray[np.uint32], vocabulary: Mapping[str, int], added: Entries) -> "Postings":
+        """These postings without those of the slots `gone`, and with `added`, numbered by the grown `vocabulary`."""
+        sizes = np.zeros(len(vocabulary), dtype=np.int64)
+        sizes[: len(self.vocabulary)] = np.diff(self.starts)
+        removed = self._positions_in(gone)
+        np.subtract.at(sizes, np.searchsorted(self.starts, removed, side="right") - 1, 1)
+        sizes += np.bincount(added.terms, minlength=len(sizes))
+        starts = np.zeros(len(sizes) + 1, dtype=np.uint32)
+        np.cumsum(sizes, out=starts[1:])
+        if not len(self.slots):
+            return Postings(vocabulary, starts, added.slots, added.strengths, added.fields)
+        runs = list(_runs(len(self.slots), removed, self._places_for(added)))
+        return Postings(
+            vocabulary,
+            starts,
+            _join(self.slots, added.slots, runs),
+            _join(self.strengths, added.strengths, runs),
+            _join(self.fields, added.fields, runs),
+        )
+
+    def _positions_in(self, gone: NDArray[np.uint32]) -> NDArray[np.int64]:
+        if not len(gone) or not len(self.slots):
+            return np.empty(0, dtype=np.int64)
+        leaving = np.zeros(max(int(self.slots.max()), int(gone.max())) + 1, dtype=bool)
+        leaving[gone] = True
+        return np.flatnonzero(leaving[self.slots])
+
+    def _places_for(self, added: Entries) -> NDArray[np.int64]:
+        """For each added posting, the old posting it comes before; ascending, because `added` is in our order."""
+        places = np.full(len(added.terms), len(self.slots), dtype=np.int64)
+        known = int(np.searchsorted(added.terms, len(self.vocabulary)))
+        edges = np.flatnonzero(np.diff(added.terms[:known], prepend=-1, append=-1)).tolist()
+        for first, end in pairwise(edges):
+            term = int(added.terms[first])
+            start, stop = int(self.starts[term]), int(self.starts[term + 1])
+            places[first:end] = start + np.searchsorted(self.slots[start:stop], added.slots[first:end])
+        return places
+
+
+Run = tuple[int, int, int, int]
+"""Old postings [a, b), then added postings [c, d)."""
+
+
+def _runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[Run]:
+    cuts = np.unique(np.concatenate([removed, removed + 1, places, [0, size]]))
+    dropped = np.isin(cuts, removed)
+    ends = np.searchsorted(places, cuts, side="right")
+    following = [*cuts[1:].tolist(), size]
+    first = 0
+    for cut, stop, drop, end in zip(cuts.tolist(), following, dropped.tolist(), ends.tolist(), strict=True):
+        yield 0, 0, first, end
+        if not drop:
+            yield cut, stop, 0, 0
+        first = end
+
+
+def _join(old: NDArray[Any], added: NDArray[Any], runs: list[Run]) -> NDArray[Any]:
+    return np.concatenate([old[a:b] if b else added[c:d] for a, b, c, d in runs if b > a or d > c])

@@ -1,0 +1,95 @@
+"""Documents to postings: the only place where a document's words are read.
+
+Works on whole batches: words become term numbers in one pass, everything after that is arithmetic on arrays.
+"""
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portico.search.document import Document
+from portico.search.fields import FIELDS, LENGTH, SATURATION, texts
+from portico.search.kindred import CONCEPT, CONCEPTS
+from portico.search.postings import STRONGEST, Entries
+from portico.search.tokens import terms_of, words
+
+_BATCH = 2_048
+"""Documents read at once: bounds the working memory of a large build."""
+
+_WEIGHTS = np.array([field.weight for field in FIELDS])
+_TYPICAL = np.array([field.typical for field in FIELDS])
+_BITS = np.array([1 << at for at in range(len(FIELDS))], dtype=np.uint16)
+
+
+def read(documents: Sequence[Document], slots: Sequence[int], vocabulary: dict[str, int]) -> Entries:
+    """The postings of `documents`, each in its slot. New terms are entered into `vocabulary`."""
+    batches = [
+        _read_batch(documents[at : at + _BATCH], np.asarray(slots[at : at + _BATCH], dtype=np.uint32), vocabulary)
+        for at in range(0, max(1, len(documents)), _BATCH)
+    ]
+    rows = [np.concatenate(column) for column in zip(*batches, strict=True)]
+    order = np.lexsort((rows[1], rows[0]))
+    terms, at, strengths, fields = (row[order] for row in rows)
+    return Entries(terms, at, strengths, fields)
+
+
+Rows = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint16], NDArray[np.uint16]]
+
+
+def _read_batch(documents: Sequence[Document], slots: NDArray[np.uint32], vocabulary: dict[str, int]) -> Rows:
+    tokens, counts = _number(documents, vocabulary)
+    cells = np.repeat(np.arange(len(counts)), counts)
+    worth = _worth(tokens, cells, len(counts), vocabulary)
+    positions, fields = np.divmod(cells, len(FIELDS))
+    keys = positions * len(vocabulary) + tokens
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+    if not len(firsts):
+        nothing = np.empty(0, dtype=np.uint32)
+        return nothing, nothing, nothing.astype(np.uint16), nothing.astype(np.uint16)
+    weight = np.add.reduceat(worth[order], firsts)
+    strengths = np.rint(weight / (SATURATION + weight) * STRONGEST).astype(np.uint16)
+    positions, terms = np.divmod(keys[firsts], len(vocabulary))
+    found_in = np.bitwise_or.reduceat(_BITS[fields[order]], firsts)
+    return terms.astype(np.uint32), slots[positions], strengths, found_in
+
+
+def _number(documents: Sequence[Document], vocabulary: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All terms by number, and how many of them stand in each field of each document."""
+    numbers_of: dict[str, array[int]] = {}
+    tokens = array("q")
+    counts = array("q")
+    for document in documents:
+        for text in texts(document):
+            before = len(tokens)
+            for word in words(text) if text else ():
+                numbers = numbers_of.get(word)
+                if numbers is None:
+                    numbers = numbers_of[word] = _numbers(word, vocabulary)
+                tokens.extend(numbers)
+            counts.append(len(tokens) - before)
+    return np.frombuffer(tokens, dtype=np.int64) if tokens else np.empty(0, np.int64), np.array(counts, dtype=np.int64)
+
+
+def _numbers(word: str, vocabulary: dict[str, int]) -> "array[int]":
+    found = array("q")
+    for term in terms_of(word):
+        found.append(vocabulary.setdefault(term, len(vocabulary)))
+        found.extend(vocabulary.setdefault(concept, len(vocabulary)) for concept in CONCEPTS.get(term, ()))
+    return found
+
+
+def _worth(
+    tokens: NDArray[np.int64], cells: NDArray[np.int64], size: int, vocabulary: dict[str, int]
+) -> NDArray[np.float64]:
+    """What each token adds: its field's weight, diluted by the length of the field in this document."""
+    concepts = [number for term, number in vocabulary.items() if term.startswith(CONCEPT)]
+    own = np.ones(len(vocabulary), dtype=bool)
+    own[concepts] = False
+    # Concepts repeat what is there: they do not make a text longer.
+    lengths = np.bincount(cells, weights=own[tokens], minlength=size).reshape(-1, len(FIELDS))
+    worth = _WEIGHTS / (1 - LENGTH + LENGTH * lengths / _TYPICAL)
+    return worth.ravel()[cells]

@@ -1,0 +1,113 @@
+"""Who sits in which slot: the documents of an index by number, with their groups, hashes and name keys.
+
+A slot is what postings (and any other column of numbers) know a document by. A replaced group gets its old slots back,
+so slots stay few; an empty slot has an empty id. Never changed: `replace` makes a new roster.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portico.search.document import Document
+from portico.search.tokens import squash
+
+_MAX_NAME = 256
+
+Mask = NDArray[np.bool_]
+"""One truth value per slot."""
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """The documents by slot."""
+
+    ids: Sequence[str]
+    names: Sequence[str]
+    hashes: Sequence[str]
+    groups: Sequence[str]
+    name_keys: NDArray[np.uint64]
+    id_keys: NDArray[np.uint64]
+
+    @classmethod
+    def empty(cls) -> "Roster":
+        """A roster of nobody."""
+        return cls((), (), (), (), np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64))
+
+    @cached_property
+    def members(self) -> Mapping[str, tuple[int, ...]]:
+        """The slots of each group."""
+        found: dict[str, list[int]] = {}
+        for slot, group in enumerate(self.groups):
+            if self.ids[slot]:
+                found.setdefault(group, []).append(slot)
+        return {group: tuple(slots) for group, slots in found.items()}
+
+    @cached_property
+    def count(self) -> int:
+        """How many documents there are."""
+        return sum(map(bool, self.ids))
+
+    @cached_property
+    def taken(self) -> Mask:
+        """Which slots hold a document."""
+        return np.fromiter(map(bool, self.ids), dtype=bool, count=len(self.ids))
+
+    @cached_property
+    def squashed_names(self) -> Sequence[str]:
+        """The names without case and separators."""
+        return [squash(name) for name in self.names]
+
+    @cached_property
+    def squashed_ids(self) -> Sequence[str]:
+        """The ids without case and separators."""
+        return [squash(id_) for id_ in self.ids]
+
+    def holds(self, group: str, hashes: Mapping[str, str]) -> bool:
+        """Whether the group is here with exactly these documents, given as id → hash."""
+        slots = self.members.get(group, ())
+        return len(slots) == len(hashes) and all(hashes.get(self.ids[slot]) == self.hashes[slot] for slot in slots)
+
+    def replace(self, changed: Mapping[str, Sequence[Document]]) -> tuple["Roster", tuple[int, ...], tuple[int, ...]]:
+        """The roster with those groups replaced whole; the slots that were emptied, and those of the new documents."""
+        gone = tuple(slot for group in changed for slot in self.members.get(group, ()))
+        documents = [document for group in changed.values() for document in group]
+        free = sorted({*gone, *np.flatnonzero(~self.taken).tolist()})
+        grown = max(0, len(documents) - len(free))
+        slots = (*free, *range(len(self.ids), len(self.ids) + grown))[: len(documents)]
+        texts = [[*column, *[""] * grown] for column in (self.ids, self.names, self.hashes, self.groups)]
+        keys = [np.concatenate([column, np.zeros(grown, dtype=np.uint64)]) for column in (self.name_keys, self.id_keys)]
+        for slot in gone:
+            _write(slot, (*texts, *keys), ("", "", "", "", 0, 0))
+        for slot, it in zip(slots, documents, strict=True):
+            row = (it.id, it.name, it.hash, it.group, name_key(it.name), name_key(it.id))
+            _write(slot, (*texts, *keys), row)
+        ids, names, hashes, groups = texts
+        return Roster(ids, names, hashes, groups, *keys), gone, slots
+
+    def mask(self, allow: Callable[[str], bool]) -> Mask:
+        """Which slots hold a document whose id is allowed."""
+        return np.fromiter((bool(id_) and allow(id_) for id_ in self.ids), dtype=bool, count=len(self.ids))
+
+    def mask_of_groups(self, groups: Collection[str]) -> Mask:
+        """Which slots belong to one of the groups."""
+        found = np.zeros(len(self.ids), dtype=bool)
+        for group in groups:
+            found[list(self.members.get(group, ()))] = True
+        return found
+
+
+def name_key(name: str) -> int:
+    """A number that all spellings of one name share (`create_issue`, `createIssue`); 0 for what cannot be a name."""
+    squashed = squash(name) if len(name) <= _MAX_NAME else ""
+    digest = hashlib.blake2b(squashed.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) if squashed else 0
+
+
+def _write(slot: int, columns: Sequence[Any], row: Sequence[object]) -> None:
+    for column, value in zip(columns, row, strict=True):
+        column[slot] = value

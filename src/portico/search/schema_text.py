@@ -1,0 +1,58 @@
+"""The words of a JSON Schema: parameter names, their descriptions, their enum values.
+
+Reads what real servers send: `$ref` is not followed (definitions are read where they stand), anything that is not a
+schema is skipped, and neither depth nor size can run away.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_MAX_NODES = 2_000
+_MAX_ENUMS = 64
+_CHILDREN = ("items", "additionalProperties", "not", "if", "then", "else")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_TABLES = ("$defs", "definitions", "patternProperties")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """The searchable text of one input schema."""
+
+    parameters: tuple[str, ...] = ()
+    descriptions: str = ""
+    enums: tuple[str, ...] = ()
+
+
+def read_schema(schema: object) -> SchemaText:
+    """The text of `schema`, nested objects included, breadth first so that a cut loses only the deepest."""
+    names: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
+    enums: dict[str, None] = {}
+    queue: list[Any] = [schema]
+    for at, node in enumerate(queue):
+        if at >= _MAX_NODES:
+            break
+        if not isinstance(node, Mapping):
+            continue
+        # The root's own description repeats the tool's.
+        if at and isinstance(text := node.get("description"), str):
+            descriptions[text] = None
+        enums.update((value, None) for value in _sequence(node.get("enum")) if isinstance(value, str))
+        if isinstance(constant := node.get("const"), str):
+            enums[constant] = None
+        properties = node.get("properties")
+        if isinstance(properties, Mapping):
+            names.update((name, None) for name in properties if isinstance(name, str))
+            queue.extend(properties.values())
+        queue.extend(node[key] for key in _CHILDREN if key in node)
+        for key in _LISTS:
+            queue.extend(_sequence(node.get(key)))
+        for key in _TABLES:
+            if isinstance(table := node.get(key), Mapping):
+                queue.extend(table.values())
+    return SchemaText(tuple(names), "\n".join(descriptions), tuple(enums)[:_MAX_ENUMS])
+
+
+def _sequence(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

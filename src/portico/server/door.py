@@ -1,0 +1,156 @@
+"""One SDK server per view, answered raw.
+
+A middleware stands before the SDK's typed handlers and answers every request itself, so that no typed model comes
+between an upstream's wire and the client's. The SDK keeps what it is good at: transports, handshake, both eras,
+cancellation.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.server.context import CallNext, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp_types import METHOD_NOT_FOUND
+from mcp_types import methods as spec
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from portico import __version__
+from portico.access import Caller
+from portico.disclosure.view import View
+from portico.errors import INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
+from portico.events import Bus, CatalogChanged, Event, ResourceUpdated
+from portico.execution.call import Origin
+from portico.server.envelope import finish
+from portico.server.relay import ClientRelay
+from portico.server.sessions import Sessions, connection_of, session_of
+from portico.upstream.backend import Era, Raw
+from portico.upstream.supervisor import SHARED, Upstream
+
+SERVER_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
+_SDK_METHODS = frozenset({"ping", "subscriptions/listen"})
+
+
+class Door:
+    """Serves one view over any transport."""
+
+    def __init__(self, view: View, upstreams: Mapping[str, Upstream], bus: Bus) -> None:
+        self.view = view
+        self.sessions = Sessions()
+        self._upstreams = upstreams
+        self._forget = bus.subscribe(self._heard)
+        self.server: Server[Any] = Server(
+            SERVER_INFO["name"],
+            version=__version__,
+            title=SERVER_INFO["title"],
+            on_subscriptions_listen=ListenHandler(self.sessions.bus),
+        )
+        # In place of the SDK's tracing middleware, which costs every request and has no listener here.
+        self.server.middleware[:] = [self]
+        self.server.get_tool_input_schema = view.input_schema
+
+    async def close(self) -> None:
+        """Stop hearing and telling."""
+        self._forget()
+        await self.sessions.close()
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
+        """Answer one message."""
+        if ctx.request_id is None:
+            return await self._notified(ctx, call_next)
+        if ctx.method == "initialize":
+            return self._introduced(await call_next(ctx))
+        if ctx.method in _SDK_METHODS:
+            return await call_next(ctx)
+        era: Era = "modern" if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
+        try:
+            return finish(await self._answer(ctx, era), ctx.method, era, self._server_info)
+        except PorticoError as error:
+            raise _on_the_wire(error) from error
+
+    async def _answer(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
+        params: Raw = dict(ctx.params or {})
+        session = session_of(ctx)
+        _well_formed(ctx, era)
+        if ctx.method == "server/discover":
+            return self._discovered()
+        extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
+        relay = ClientRelay(ctx, era, session.id, session.log_level)
+        info = ctx.session.client_params
+        # A modern request over HTTP stands alone: it shares the instance that nobody owns.
+        caller = Caller(session.id if era == "legacy" else SHARED, info.client_info.name if info else "")
+        result = await self.view.handle(ctx.method, params, Origin(caller, relay, extra), era)
+        if ctx.method == "logging/setLevel":
+            session.log_level = params.get("level")
+        elif ctx.method == "resources/subscribe":
+            session.subscribed.add(params["uri"])
+        elif ctx.method == "resources/unsubscribe":
+            session.subscribed.discard(params["uri"])
+        return result
+
+    async def _notified(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
+        if ctx.method == "notifications/initialized":
+            connection, session = connection_of(ctx), session_of(ctx)
+            self.sessions.add(connection, session)
+            for upstream in self._upstreams.values():
+                if upstream.isolated:
+                    connection.exit_stack.push_async_callback(upstream.end_session, session.id)
+        elif ctx.method == "notifications/roots/list_changed" and self.view.sole:
+            await self._upstreams[self.view.sole].notify(ctx.method, dict(ctx.params or {}), session_of(ctx).id)
+        return await call_next(ctx)
+
+    def _introduced(self, result: Any) -> Raw:
+        introduced: Raw = dict(result)
+        introduced["capabilities"] = self.view.capabilities("legacy")
+        introduced["serverInfo"] = self._server_info
+        introduced["instructions"] = self.view.instructions()
+        if not introduced["instructions"]:
+            del introduced["instructions"]
+        return introduced
+
+    def _discovered(self) -> Raw:
+        found: Raw = {
+            "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
+            "capabilities": self.view.capabilities("modern"),
+        }
+        if instructions := self.view.instructions():
+            found["instructions"] = instructions
+        return found
+
+    @property
+    def _server_info(self) -> Mapping[str, Any]:
+        hello = self.view.snapshot.servers[self.view.sole].hello if self.view.sole else None
+        return hello.server_info if hello and hello.server_info else SERVER_INFO
+
+    def _heard(self, event: Event) -> None:
+        snapshot = self.view.snapshot
+        if isinstance(event, CatalogChanged) and event.server in snapshot.servers:
+            kinds = {"resources": event.resources, "prompts": event.prompts}
+            # The meta-tools stay the same whatever comes and goes behind them.
+            kinds["tools"] = event.tools and self.view.face.exposure == "full"
+            self.sessions.changed(*(kind for kind, differs in kinds.items() if differs))
+        elif isinstance(event, ResourceUpdated) and event.server in snapshot.servers:
+            self.sessions.updated(self.view.outer_uri(event.server, event.uri))
+
+
+def _well_formed(ctx: ServerRequestContext[Any, Any], era: Era) -> None:
+    """What the SDK would have checked before its handlers."""
+    if era == "legacy" and ctx.session.client_params is None:
+        raise RemoteError(INVALID_REQUEST, "the first request must be initialize")
+    if ctx.method == "tools/call":
+        # By hand: validating a large arguments object against a model costs more than the call.
+        params = ctx.params or {}
+        if not isinstance(params.get("name"), str) or not isinstance(params.get("arguments", {}), dict | None):
+            raise RemoteError(INVALID_PARAMS, "tools/call takes a name and an object of arguments")
+    elif ctx.method in spec.SPEC_CLIENT_METHODS:
+        try:
+            spec.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+        except KeyError:
+            raise RemoteError(METHOD_NOT_FOUND, "Method not found", ctx.method) from None
+
+
+def _on_the_wire(error: PorticoError) -> MCPError:
+    if isinstance(error, RemoteError):
+        return MCPError(code=error.code, message=error.message, data=error.data)
+    return MCPError(code=error.code, message=str(error), data={"kind": error.kind, "retryable": error.retryable})

@@ -1,0 +1,54 @@
+"""What each protocol era wants around a result. Pure; never changes the object it is given."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico.errors import RemoteError
+from portico.upstream.backend import Era, Raw
+from portico.upstream.envelope import SERVER_INFO_KEY
+
+LIST_TTL_MS = 60_000
+_CACHEABLE = {
+    "server/discover": LIST_TTL_MS,
+    "tools/list": LIST_TTL_MS,
+    "prompts/list": LIST_TTL_MS,
+    "resources/list": LIST_TTL_MS,
+    "resources/templates/list": LIST_TTL_MS,
+    "resources/read": 0,
+}
+_MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
+
+
+def finish(result: Mapping[str, Any], method: str, era: Era, server_info: Mapping[str, Any]) -> Raw:
+    """A result with what the client's era requires and without what it does not know."""
+    return _modern(result, method, server_info) if era == "modern" else _legacy(result)
+
+
+def _modern(result: Mapping[str, Any], method: str, server_info: Mapping[str, Any]) -> Raw:
+    finished = dict(result)
+    finished.setdefault("resultType", "complete")
+    if method in _CACHEABLE and finished["resultType"] == "complete":
+        finished.setdefault("ttlMs", _CACHEABLE[method])
+        finished.setdefault("cacheScope", "private")
+    meta = finished.get("_meta")
+    if meta is None or (isinstance(meta, Mapping) and meta.get(SERVER_INFO_KEY) is None):
+        finished["_meta"] = {**(meta or {}), SERVER_INFO_KEY: dict(server_info)}
+    return finished
+
+
+def _legacy(result: Mapping[str, Any]) -> Raw:
+    if result.get("resultType", "complete") != "complete":
+        raise RemoteError(
+            -32600,
+            "the server needs an answer from the user in the middle of this call, which this client's protocol version "
+            "cannot carry",
+        )
+    finished = {key: value for key, value in result.items() if key not in _MODERN_ONLY}
+    meta = finished.get("_meta")
+    if isinstance(meta, Mapping) and SERVER_INFO_KEY in meta:
+        kept = {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}
+        if kept:
+            finished["_meta"] = kept
+        else:
+            del finished["_meta"]
+    return finished

@@ -1,0 +1,131 @@
+"""Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on each.
+
+Loopback by default. Host and Origin are checked on every request, so that no web page can reach a gateway on localhost;
+any other address needs a bearer token.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from portico.errors import ConfigError
+from portico.server.door import Door
+from portico.server.replay import RecentEvents
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+RETRY_MS = 500
+GRACE_S = 3
+
+
+def check_exposure(host: str, token: str | None) -> None:
+    """Refuse to listen beyond this machine without a token."""
+    if token is None and not is_loopback(host):
+        raise ConfigError(
+            f"listening on {host} would let anyone on the network run your tools",
+            advice="Set gateway.token (or PORTICO_TOKEN), or listen on 127.0.0.1.",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address stays on this machine."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def make_app(
+    doors: Mapping[str, Door],
+    *,
+    token: str | None = None,
+    allowed_hosts: tuple[str, ...] = (),
+    allowed_origins: tuple[str, ...] = (),
+    max_request_bytes: int = 4 * 2**20,
+) -> Starlette:
+    """The ASGI application over these doors; the empty name is the default one."""
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[pattern for host in (*LOOPBACK, *allowed_hosts) for pattern in (host, f"{host}:*")],
+        allowed_origins=[
+            *(f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in LOOPBACK for port in ("", ":*")),
+            *allowed_origins,
+        ],
+    )
+    managers = {
+        name: StreamableHTTPSessionManager(
+            door.server,
+            event_store=RecentEvents(),
+            retry_interval=RETRY_MS,
+            security_settings=security,
+            max_request_body_size=max_request_bytes,
+        )
+        for name, door in doors.items()
+    }
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            for manager in managers.values():
+                await stack.enter_async_context(manager.run())
+            yield
+
+    routes = [
+        Route(f"/mcp/p/{name}" if name else "/mcp", endpoint=_Guarded(_Endpoint(manager), token))
+        for name, manager in managers.items()
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+class _Endpoint:
+    """A session manager as an ASGI application (Starlette would take a bare method for a handler)."""
+
+    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+        self._manager = manager
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._manager.handle_request(scope, receive, send)
+
+
+class _Guarded:
+    """Lets requests with the right bearer token through."""
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode() if token is not None else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._expected is not None:
+            given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
+            if not hmac.compare_digest(given, self._expected):
+                refused = JSONResponse(
+                    {"error": "unauthorized", "advice": "Send the gateway's token: Authorization: Bearer …"},
+                    status_code=401,
+                    headers={"WWW-Authenticate": 'Bearer realm="portico"'},
+                )
+                await refused(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def make_server(app: Starlette, host: str, port: int) -> uvicorn.Server:
+    """A uvicorn server over the application, quiet, with a short grace for open streams."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+            server_header=False,
+        )
+    )

@@ -1,0 +1,99 @@
+"""MCP over this process's own stdin and stdout.
+
+The two descriptors are taken away first (stdin reads nothing, stdout goes to stderr), so that no stray print can reach
+the wire. Pipes are read by the event loop itself: no thread sits in `read`, so a signal ends the gateway at once. Where
+the loop cannot watch stdin (a regular file, Windows) the SDK's threaded transport serves.
+"""
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, BinaryIO
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from portico.server.door import Door
+
+MAX_LINE_BYTES = 64 * 2**20
+
+Streams = tuple[MemoryObjectReceiveStream[Any], MemoryObjectSendStream[Any]]
+
+
+async def serve(door: Door) -> None:
+    """Serve one client until it closes our stdin."""
+    streams = over_pipes(*_claim()) if _watchable() else stdio_server()
+    async with streams as (received, sending):
+        await door.server.run(received, sending, door.server.create_initialization_options())
+
+
+@asynccontextmanager
+async def over_pipes(wire_in: BinaryIO, wire_out: BinaryIO) -> AsyncGenerator[Streams]:
+    """Message streams over a pair of pipes, one JSON-RPC message a line; the same at either end."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), wire_in)
+    outgoing, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out)
+    writer = asyncio.StreamWriter(outgoing, protocol, None, loop)
+    arrived, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sending, leaving = anyio.create_memory_object_stream[SessionMessage](0)
+    written = anyio.Event()
+
+    async def read() -> None:
+        async with arrived:
+            while line := await reader.readline():
+                try:
+                    message: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                except ValueError as error:
+                    message = error
+                try:
+                    await arrived.send(message)
+                except anyio.BrokenResourceError:
+                    return
+
+    async def write() -> None:
+        try:
+            async with leaving:
+                async for message in leaving:
+                    body = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    writer.write(body.encode() + b"\n")
+                    await writer.drain()
+        except OSError:
+            return  # the other side is gone; reading ends by itself
+        finally:
+            written.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        tasks.start_soon(write)
+        try:
+            yield received, sending
+        finally:
+            sending.close()
+            with anyio.move_on_after(1, shield=True):  # the last answers leave before the pipe closes
+                await written.wait()
+            tasks.cancel_scope.cancel()
+            incoming.close()
+            outgoing.close()
+
+
+def _watchable() -> bool:
+    if sys.platform == "win32":
+        return False
+    kinds = (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISCHR)
+    return all(any(kind(os.fstat(fd).st_mode) for kind in kinds) for fd in (0, 1))
+
+
+def _claim() -> tuple[BinaryIO, BinaryIO]:
+    wire_in, wire_out = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return wire_in, wire_out  # pyright: ignore[reportReturnType]

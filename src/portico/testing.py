@@ -1,0 +1,200 @@
+"""For tests of your own: a backend that does what you say, and a real client connected to a gateway.
+
+fake = FakeBackend(tools=[{"name": "echo", "inputSchema": {"type": "object"}}])
+fake.on_call("echo", lambda arguments: {"content": [{"type": "text", "text": str(arguments)}]})
+async with gateway_over({"fake": fake}) as gateway, connect(gateway, transport="http", era="modern") as client:
+    await client.call_tool("call_tool", {"name": "fake.echo", "arguments": {}})
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from mcp.client import Client
+
+from portico.app import Gateway
+from portico.config import Config
+from portico.errors import METHOD_NOT_FOUND, RemoteError
+from portico.server.http import make_app, make_server
+from portico.server.stdio import over_pipes
+from portico.storage.manifests import Manifests
+from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
+from portico.upstream.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
+from portico.upstream.peer import NO_OPTIONS
+
+Transport = Literal["memory", "http", "stdio"]
+Handler = Callable[[Raw], Raw | Awaitable[Raw]]
+
+
+class FakeBackend:
+    """A server made of a listing and of handlers you set. Everything it is asked is kept in `requests`."""
+
+    kind = "fake"
+
+    def __init__(
+        self,
+        tools: Iterable[Mapping[str, Any]] = (),
+        *,
+        resources: Iterable[Mapping[str, Any]] = (),
+        templates: Iterable[Mapping[str, Any]] = (),
+        prompts: Iterable[Mapping[str, Any]] = (),
+        era: Era = "legacy",
+        capabilities: Mapping[str, Any] | None = None,
+        instructions: str = "",
+    ) -> None:
+        self.listing: dict[str, list[Any]] = {
+            "tools": list(tools),
+            "resources": list(resources),
+            "resourceTemplates": list(templates),
+            "prompts": list(prompts),
+        }
+        declared = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+        version = MODERN_VERSION if era == "modern" else LATEST_LEGACY_VERSION
+        info = {"name": "fake", "version": "1"}
+        self.hello = Hello(era, version, declared if capabilities is None else capabilities, info, instructions)
+        self.requests: list[tuple[str, Raw]] = []
+        self.connections = 0
+        self.connected = 0
+        self.refuses: Exception | None = None
+        """Set to an error: connecting raises it."""
+        self._handlers: dict[str, Callable[[Raw, Ask], Raw | Awaitable[Raw]]] = {}
+        self._calls: dict[str, Handler] = {}
+        self._listeners: list[Listener] = []
+
+    def on(self, method: str, handler: Callable[[Raw, Ask], Raw | Awaitable[Raw]]) -> None:
+        """Answer a method by a function of its params and options."""
+        self._handlers[method] = handler
+
+    def on_call(self, tool: str, handler: Handler) -> None:
+        """Answer calls of a tool by a function of its arguments."""
+        self._calls[tool] = handler
+
+    def change(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        """Offer other tools from now on, and say so."""
+        self.listing["tools"] = list(tools)
+        self.say("notifications/tools/list_changed")
+
+    def say(self, method: str, params: Raw | None = None) -> None:
+        """Send a notification that belongs to no request."""
+        for listener in self._listeners:
+            listener.notified(method, params or {})
+
+    def die(self, reason: str = "it was told to") -> None:
+        """Break every conversation."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.lost(reason)
+
+    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
+        """Open a conversation."""
+        self.connections += 1
+        if self.refuses is not None:
+            raise self.refuses
+        self._listeners.append(listener)
+        self.connected += 1
+        return _FakeConnection(self, listener)
+
+    def diagnostics(self) -> Mapping[str, Any]:
+        """How many conversations are open."""
+        return {"connected": self.connected}
+
+    async def answer(self, method: str, params: Raw, ask: Ask) -> Raw:
+        """Answer one request."""
+        self.requests.append((method, params))
+        if handler := self._handlers.get(method):
+            return await _settled(handler(params, ask))
+        for listed, key in _LISTS.items():
+            if method == listed:
+                return {key: self.listing[key]}
+        if method == "tools/call" and (call := self._calls.get(params["name"])):
+            return await _settled(call(params.get("arguments") or {}))
+        raise RemoteError(METHOD_NOT_FOUND, f"the fake has no answer to {method}")
+
+
+_LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+
+
+async def _settled(outcome: Raw | Awaitable[Raw]) -> Raw:
+    return outcome if isinstance(outcome, dict) else await outcome
+
+
+class _FakeConnection:
+    def __init__(self, backend: FakeBackend, listener: Listener) -> None:
+        self._backend, self._listener, self._open = backend, listener, True
+
+    @property
+    def hello(self) -> Hello:
+        return self._backend.hello
+
+    async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
+        async with asyncio.timeout(ask.timeout):
+            return await self._backend.answer(method, params or {}, ask)
+
+    async def notify(self, method: str, params: Raw | None = None) -> None:
+        self._backend.requests.append((method, params or {}))
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._backend.connected -= 1
+
+
+@asynccontextmanager
+async def gateway_over(
+    backends: Mapping[str, Any] | None = None, config: Config | None = None, *, listed: bool = True
+) -> AsyncGenerator[Gateway]:
+    """A running gateway over backends you made; it remembers nothing and, by default, has heard every server."""
+    async with Gateway(config or Config(), backends=backends, manifests=Manifests(None)) as gateway:
+        if listed:
+            await asyncio.wait_for(gateway.listed(), 60)
+        yield gateway
+
+
+@asynccontextmanager
+async def connect(
+    gateway: Gateway, transport: Transport = "memory", era: Era = "modern", profile: str | None = None, **options: Any
+) -> AsyncGenerator[Client]:
+    """A real client connected to a gateway. `options` go to the SDK's `Client` (callbacks and the like)."""
+    options.setdefault("mode", "legacy" if era == "legacy" else "auto")
+    door = gateway.door(profile)
+    if transport == "memory":
+        async with Client(door.server, **options) as client:
+            yield client
+    elif transport == "http":
+        async with serve_http(gateway) as url, Client(url + (f"/p/{profile}" if profile else ""), **options) as client:
+            yield client
+    else:
+        to_server, to_client = os.pipe(), os.pipe()
+        streams = over_pipes(os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0))  # pyright: ignore
+        async with streams as (received, sending):
+            served = asyncio.create_task(
+                door.server.run(received, sending, door.server.create_initialization_options())
+            )
+            wire: Any = over_pipes(os.fdopen(to_client[0], "rb", 0), os.fdopen(to_server[1], "wb", 0))  # pyright: ignore
+            async with Client(wire, **options) as client:
+                yield client
+            await asyncio.wait_for(served, 10)
+
+
+@asynccontextmanager
+async def serve_http(gateway: Gateway, **options: Any) -> AsyncGenerator[str]:
+    """The gateway on a free port of this machine; yields the URL of its default door."""
+    server = make_server(make_app(gateway.doors(), **options), "127.0.0.1", 0)
+    serving = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            if serving.done():
+                await serving
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(serving, 15)

@@ -1,0 +1,103 @@
+"""What a backend is: something that can be connected to and asked.
+
+`Backend` is the description of one server (how to reach it); `Connection` is one live conversation with it. Both carry
+raw JSON-RPC dicts: no typed model stands between the upstream's wire and the client's.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Era = Literal["legacy", "modern"]
+"""`legacy`: the initialize handshake, 2024-11-05 … 2025-11-25. `modern`: the per-request envelope, 2026-07-28."""
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Hello:
+    """How an upstream introduced itself."""
+
+    era: Era
+    protocol_version: str
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    server_info: Mapping[str, Any] = field(default_factory=dict)
+    instructions: str = ""
+
+
+class Relay(Protocol):
+    """The way back to the caller whose request an upstream is working on."""
+
+    @property
+    def origin(self) -> str:
+        """Who is at the other end; two relays of one client session share it."""
+        ...
+
+    async def notify(self, method: str, params: Raw) -> None:
+        """Pass a notification (progress, log message) to the caller."""
+        ...
+
+    async def request(self, method: str, params: Raw) -> Raw:
+        """Ask the caller's client (sampling, elicitation, roots) and return its raw result."""
+        ...
+
+
+class Listener(Protocol):
+    """Hears what an upstream says outside any request."""
+
+    def notified(self, method: str, params: Raw) -> None:
+        """A notification that belongs to no request in flight."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The conversation ended without `close` having been called."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Options of one request."""
+
+    timeout: float | None = None
+    relay: Relay | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Extra HTTP headers (`Mcp-Param-*`); other transports ignore them."""
+
+
+class Connection(Protocol):
+    """One live conversation with an upstream."""
+
+    @property
+    def hello(self) -> Hello: ...
+
+    async def request(self, method: str, params: Raw | None = None, ask: Ask = ...) -> Raw:
+        """Send a request, return its raw result.
+
+        Raises RemoteError (the upstream said no), BackendTimeout, BackendUnavailable (the conversation is over).
+        Cancelling the awaiting task tells the upstream that the request is cancelled.
+        """
+        ...
+
+    async def notify(self, method: str, params: Raw | None = None) -> None: ...
+
+    async def close(self) -> None:
+        """End the conversation and everything it holds: process, sockets, tasks. Idempotent."""
+        ...
+
+
+class Backend(Protocol):
+    """How to reach one server."""
+
+    @property
+    def kind(self) -> str: ...
+
+    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
+        """Open a conversation and introduce ourselves. `era` is what worked last time, if known."""
+        ...
+
+    def diagnostics(self) -> Mapping[str, Any]:
+        """What is known about the last conversation: pid, last stderr lines, noise count …"""
+        ...
+
+
+Connect = Callable[[Listener, Era | None], Awaitable[Connection]]

@@ -1,0 +1,93 @@
+"""What each protocol era wraps around a request's params. Pure.
+
+The modern era (2026-07-28) repeats version, client and capabilities in every request's `_meta`; the handshake era must
+never see those keys. Everything else in `_meta` belongs to the caller and passes untouched.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico import __version__
+from portico.upstream.backend import Raw
+
+MODERN_VERSION = "2026-07-28"
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+LATEST_LEGACY_VERSION = LEGACY_VERSIONS[-1]
+
+_PREFIX = "io.modelcontextprotocol/"
+VERSION_KEY = _PREFIX + "protocolVersion"
+CLIENT_INFO_KEY = _PREFIX + "clientInfo"
+CLIENT_CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
+LOG_LEVEL_KEY = _PREFIX + "logLevel"
+SERVER_INFO_KEY = _PREFIX + "serverInfo"
+SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
+_ENVELOPE_KEYS = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY})
+
+CLIENT_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
+RELAYED_CAPABILITIES: Mapping[str, Any] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": False},
+}
+"""What we offer a handshake-era upstream: it is relayed to the client whose call caused it, or refused there."""
+
+
+def modern_params(params: Mapping[str, Any] | None) -> Raw:
+    """Params with the modern envelope; what the caller already declared wins, the version is ours."""
+    given = dict(params) if params else {}
+    meta = dict(given.get("_meta") or {})
+    meta[VERSION_KEY] = MODERN_VERSION
+    meta.setdefault(CLIENT_INFO_KEY, dict(CLIENT_INFO))
+    meta.setdefault(CLIENT_CAPABILITIES_KEY, {})
+    given["_meta"] = meta
+    return given
+
+
+def legacy_params(params: Mapping[str, Any] | None) -> Raw | None:
+    """Params without the modern envelope."""
+    if not params:
+        return None if params is None else {}
+    meta = params.get("_meta")
+    if not isinstance(meta, Mapping) or _ENVELOPE_KEYS.isdisjoint(meta):
+        return dict(params)
+    kept = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
+    stripped = {key: value for key, value in params.items() if key != "_meta"}
+    if kept:
+        stripped["_meta"] = kept
+    return stripped
+
+
+def with_progress_token(params: Raw | None, token: str | int) -> tuple[Raw | None, str | int | None]:
+    """Params that carry `token` in place of the caller's progress token, and that token; unchanged without one.
+
+    Two clients may both say `1`; towards one upstream the token must be ours.
+    """
+    meta = params.get("_meta") if params else None
+    given = meta.get("progressToken") if isinstance(meta, Mapping) else None
+    if params is None or not isinstance(meta, Mapping) or not isinstance(given, str | int):
+        return params, None
+    return {**params, "_meta": {**meta, "progressToken": token}}, given
+
+
+def discover_params() -> Raw:
+    """Params of the `server/discover` probe."""
+    return modern_params(None)
+
+
+def initialize_params() -> Raw:
+    """Params of the handshake."""
+    return {
+        "protocolVersion": LATEST_LEGACY_VERSION,
+        "capabilities": dict(RELAYED_CAPABILITIES),
+        "clientInfo": dict(CLIENT_INFO),
+    }
+
+
+def subscription_params(capabilities: Mapping[str, Any]) -> Raw | None:
+    """The `subscriptions/listen` params that follow an upstream's lists, or None when it announces no changes."""
+    wanted = {
+        f"{kind}ListChanged": True
+        for kind in ("tools", "prompts", "resources")
+        if isinstance(declared := capabilities.get(kind), Mapping) and declared.get("listChanged")
+    }
+    return {"notifications": wanted} if wanted else None

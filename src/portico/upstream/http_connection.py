@@ -1,0 +1,315 @@
+"""One conversation over Streamable HTTP, in the era the server speaks.
+
+handshake era: a session, cancellation by notification, server requests on a call's stream, a GET stream beside.
+modern era:    no session, cancellation by hanging up, a subscription beside.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from portico.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    BackendTimeout,
+    BackendUnavailable,
+    PorticoError,
+    RemoteError,
+)
+from portico.upstream.backend import Ask, Era, Hello, Listener, Raw, Relay
+from portico.upstream.envelope import legacy_params, modern_params, with_progress_token
+from portico.upstream.handshake import DiedOfProbe, Protocols, introduce
+from portico.upstream.http_exchange import Exchange, ServerUnreachable
+from portico.upstream.http_following import follow_session, follow_subscription
+from portico.upstream.http_headers import SESSION_HEADER, handshake_headers, negotiated_version, routing_headers
+from portico.upstream.http_refusal import HttpRefusal, SessionGone
+from portico.upstream.peer import MAX_SERVER_REQUESTS, NO_OPTIONS, answer_upstream
+
+MAX_REQUESTS = 100
+"""Requests under way at one time; more wait their turn. Answers and cancellations never wait."""
+FAREWELL_S = 1.0
+DELETE_S = 2.0
+
+_ABOUT_NO_REQUEST = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    method: str
+    ask: Ask
+    clock: asyncio.Timeout
+    progress_token: str | int | None = None
+    sent: bool = False
+    answering: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+
+class HttpConnection:
+    """A live conversation."""
+
+    def __init__(self, name: str, exchange: Exchange, listener: Listener, roots: tuple[Raw, ...]) -> None:
+        self._name = name
+        self._exchange = exchange
+        self._listener = listener
+        self._roots = roots
+        self._hello: Hello | None = None
+        self._modern = False
+        self._session: str | None = None
+        self._last_id = 0
+        self._calls: dict[int, _Call] = {}
+        self._turns = asyncio.Semaphore(MAX_REQUESTS)
+        self._answering: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: str | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.last_error = ""
+
+    @property
+    def hello(self) -> Hello:
+        if self._hello is None:
+            raise BackendUnavailable(f"{self._name}: the connection was never opened")
+        return self._hello
+
+    @property
+    def in_session(self) -> bool:
+        """Whether the server gave us a session."""
+        return self._session is not None
+
+    async def open(self, protocol: Protocols, remembered: Era | None) -> None:
+        """Find the era, introduce ourselves, and listen to what the server says unasked."""
+        try:
+            try:
+                self._hello = await introduce(self, protocol, remembered)
+            except (RemoteError, HttpRefusal) as error:
+                if protocol != "auto" or remembered != "legacy" or (isinstance(error, HttpRefusal) and error.final):
+                    raise
+                self._hello = await introduce(self, "auto", None)
+        except DiedOfProbe as died:
+            raise died.__cause__ or died from None
+        self._modern = self._hello.era == "modern"
+        if self._modern:
+            self._exchange.shared_headers({})
+        self._spawn(self._follow())
+
+    async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
+        """Send a request in the era that was agreed."""
+        if self._ended is not None:
+            raise BackendUnavailable(f"{self._name}: {self._ended}")
+        self._last_id += 1
+        request_id = self._last_id
+        params = modern_params(params) if self._modern else legacy_params(params)
+        call = _Call(method, ask, asyncio.timeout(ask.timeout))
+        if ask.relay is not None:
+            params, call.progress_token = with_progress_token(params, request_id)
+        headers = {**routing_headers(method, params), **ask.headers} if self._modern else ask.headers
+        self._calls[request_id] = call
+
+        async def hear(message: Raw) -> None:
+            await self._heard(message, call)
+
+        try:
+            async with call.clock, self._turns:
+                call.sent = True
+                result, _ = await self._exchange.ask(
+                    _frame(method, params, request_id), hear, headers=headers, resumable=not self._modern
+                )
+                return result
+        except TimeoutError:
+            self._abandon(request_id, call, "timed out")
+            self.last_error = f"no answer to {method} within {ask.timeout:g} s"
+            raise BackendTimeout(
+                f"{self._name} did not answer {method} within {ask.timeout:g} s",
+                advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
+            ) from None
+        except asyncio.CancelledError:
+            self._abandon(request_id, call, "cancelled by the caller")
+            raise
+        except BackendUnavailable as error:
+            self.last_error = error.message
+            if isinstance(error, SessionGone | ServerUnreachable):
+                self._lose(error.message)
+            raise
+        finally:
+            del self._calls[request_id]
+            for task in call.answering:
+                task.cancel()
+
+    async def notify(self, method: str, params: Raw | None = None) -> None:
+        """Send a notification."""
+        if self._ended is None:
+            await self.send_notification(method, legacy_params(params))
+
+    async def send_request(self, method: str, params: Raw | None) -> Raw:
+        """A request with nothing around it: the handshake's own."""
+        self._last_id += 1
+        frame = _frame(method, params, self._last_id)
+        if method != "server/discover":
+            result, headers = await self._exchange.ask(frame, self._ignored)
+            self._session = headers.get(SESSION_HEADER)
+            self._exchange.shared_headers(handshake_headers(negotiated_version(result), self._session))
+            return result
+        try:
+            result, _ = await self._exchange.ask(frame, self._ignored, headers=routing_headers(method, params))
+        except HttpRefusal as error:
+            if error.final:
+                raise
+            # What a handshake-era server does with a method it does not know: 400, 404, 405, 500 …
+            raise RemoteError(METHOD_NOT_FOUND, error.message) from error
+        except ServerUnreachable:
+            raise
+        except BackendUnavailable as error:
+            raise RemoteError(METHOD_NOT_FOUND, error.message) from error
+        return result
+
+    async def send_notification(self, method: str, params: Raw | None) -> None:
+        """A notification with nothing around it: the handshake's own."""
+        headers = routing_headers(method, None) if self._modern else None
+        await self._exchange.tell(_frame(method, params), headers)
+
+    async def close(self) -> None:
+        """End the session and hang up."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        told = self._ended is None
+        self._ended = self._ended or "the connection was closed"
+        farewells = {task for task in self._tasks if task.get_name() == "farewell"}
+        for task in self._tasks - farewells:
+            task.cancel()
+        if farewells:
+            await asyncio.wait(farewells, timeout=FAREWELL_S)
+        if self._session is not None and told:
+            with contextlib.suppress(PorticoError, TimeoutError):
+                async with asyncio.timeout(DELETE_S):
+                    await self._exchange.delete()
+        await self._exchange.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _lose(self, reason: str) -> None:
+        if self._ended is None:
+            self._ended = reason
+            self.last_error = reason
+            self._listener.lost(reason)
+
+    async def _follow(self) -> None:
+        if self._modern:
+            reason = await follow_subscription(
+                self._exchange, self.hello.capabilities, self._heard, lambda method: self._listener.notified(method, {})
+            )
+        else:
+            reason = await follow_session(self._exchange, self._heard)
+        if reason is not None:
+            self._lose(reason)
+
+    async def _heard(self, message: Raw, call: _Call | None = None) -> None:
+        """A message that is no answer: on the stream of `call`, or outside any."""
+        method, request_id = message.get("method"), message.get("id")
+        if not isinstance(method, str):
+            return
+        given = message.get("params")
+        params = cast(Raw, given) if isinstance(given, dict) else {}
+        if request_id is None:
+            await self._notified(method, params, call)
+        elif not self._modern:
+            self._asked(request_id, method, params, call)
+
+    async def _notified(self, method: str, params: Raw, call: _Call | None) -> None:
+        if method == "notifications/progress":
+            await self._progressed(params)
+        elif method == "notifications/cancelled":
+            if (task := self._answering.get(str(params.get("requestId")))) is not None:
+                task.cancel()
+        elif (relay := self._addressee(method, call)) is not None:
+            with contextlib.suppress(PorticoError, OSError):
+                await relay.notify(method, params)
+        else:
+            self._listener.notified(method, params)
+
+    async def _progressed(self, params: Raw) -> None:
+        call = self._calls.get(_number(params.get("progressToken")))
+        if call is None or call.ask.relay is None or call.progress_token is None:
+            return
+        if call.ask.timeout is not None:
+            call.clock.reschedule(asyncio.get_running_loop().time() + call.ask.timeout)
+        with contextlib.suppress(PorticoError, OSError):
+            await call.ask.relay.notify("notifications/progress", {**params, "progressToken": call.progress_token})
+
+    def _addressee(self, method: str, call: _Call | None) -> Relay | None:
+        if call is not None and (method not in _ABOUT_NO_REQUEST or call.method == "subscriptions/listen"):
+            return call.ask.relay
+        return self._sole_caller() if method == "notifications/message" else None
+
+    def _sole_caller(self) -> Relay | None:
+        # Not every server says which call a message belongs to; while all calls come from one client, it is that one.
+        relays = [call.ask.relay for call in self._calls.values() if call.ask.relay is not None]
+        return relays[-1] if relays and len({relay.origin for relay in relays}) == 1 else None
+
+    def _asked(self, request_id: object, method: str, params: Raw, call: _Call | None) -> None:
+        if len(self._answering) >= MAX_SERVER_REQUESTS:
+            error = {"code": INTERNAL_ERROR, "message": "too many requests at once"}
+            self._spawn(self._tell({"jsonrpc": "2.0", "id": request_id, "error": error}))
+            return
+        relay = call.ask.relay if call is not None else self._sole_caller()
+        task = self._spawn(self._answer(request_id, method, params, relay, call))
+        self._answering[str(request_id)] = task
+        if call is not None:
+            call.answering.add(task)
+
+    async def _answer(
+        self, request_id: object, method: str, params: Raw, relay: Relay | None, call: _Call | None
+    ) -> None:
+        try:
+            frame = await answer_upstream(request_id, method, params, relay, self._roots)
+        finally:
+            self._answering.pop(str(request_id), None)
+            if call is not None:
+                # From here on the answer is on its way: the end of the call no longer stops it.
+                call.answering.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+        await self._tell(frame)
+
+    def _abandon(self, request_id: int, call: _Call, reason: str) -> None:
+        # In the modern era the closed stream has said it already.
+        if call.sent and not self._modern and self._ended is None:
+            params: Raw = {"requestId": request_id, "reason": reason}
+            self._spawn(self._tell(_frame("notifications/cancelled", params)), name="farewell")
+
+    async def _tell(self, frame: Raw) -> None:
+        with contextlib.suppress(PorticoError, TimeoutError):
+            async with asyncio.timeout(FAREWELL_S if "method" in frame else None):
+                await self._exchange.tell(frame)
+
+    async def _ignored(self, message: Raw) -> None:
+        """Nothing a server says before it has introduced itself concerns anyone."""
+
+    def _spawn(self, work: Any, name: str = "") -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name or None)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _frame(method: str, params: Mapping[str, Any] | None, request_id: int | None = None) -> Raw:
+    frame: Raw = {"jsonrpc": "2.0", "method": method}
+    if request_id is not None:
+        frame["id"] = request_id
+    if params is not None:
+        frame["params"] = params
+    return frame
+
+
+def _number(token: object) -> int:
+    # Some servers echo a token as text.
+    if isinstance(token, int):
+        return token
+    return int(token) if isinstance(token, str) and token.isdecimal() else -1

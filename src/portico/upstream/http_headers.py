@@ -1,0 +1,95 @@
+"""What goes over an HTTP wire besides the message: addresses, request heads and MCP's routing headers. Pure."""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from portico.errors import BackendUnavailable
+from portico.upstream.backend import Raw
+from portico.upstream.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
+
+SESSION_HEADER = "mcp-session-id"
+VERSION_HEADER = "mcp-protocol-version"
+FIRST_VERSION_WITH_HEADER = "2025-06-18"
+
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PLAIN = re.compile(r"[\x20-\x7e]*")
+_CARRIABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_WRAPPED = re.compile(r"=\?base64\?.*\?=")
+
+
+def safe_url(url: str) -> str:
+    """A URL as it may be shown: without user, password and the values of its query."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{_bracketed(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
+
+
+def request_head(method: str, address: SplitResult, *layers: Mapping[str, str]) -> bytes:
+    """The request line and headers, up to where `content-length` goes; later layers win over earlier ones."""
+    port = f":{address.port}" if address.port else ""
+    headers = {"host": f"{_bracketed(address)}{port}"}
+    if address.username is not None:
+        pair = f"{unquote(address.username)}:{unquote(address.password or '')}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    for layer in layers:
+        headers.update((name.lower(), value) for name, value in layer.items())
+    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    return f"{method} {target} HTTP/1.1\r\n".encode() + header_lines(headers)
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Headers as bytes; one that would break out of its line is refused."""
+    lines: list[bytes] = []
+    for name, value in headers.items():
+        if _TOKEN.fullmatch(name) is None or _CARRIABLE.fullmatch(value) is None:
+            error = BackendUnavailable(
+                f"the header {name!r} cannot be sent: it has characters that HTTP forbids",
+                advice="Check the header's name and value in the configuration; a stray line break is the usual cause.",
+            )
+            error.retryable = False
+            raise error
+        lines.append(f"{name}: {value}\r\n".encode("latin-1"))
+    return b"".join(lines)
+
+
+def encoded_value(value: str) -> str:
+    """A value as `Mcp-Name` and `Mcp-Param-*` carry it: what is not plain ASCII is wrapped in base64."""
+    if _PLAIN.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def routing_headers(method: str, params: Mapping[str, Any] | None) -> dict[str, str]:
+    """The headers that repeat a modern request's version, method and target."""
+    headers = {VERSION_HEADER: MODERN_VERSION, "mcp-method": method}
+    key = _NAMED_BY.get(method)
+    name = params.get(key) if key and params else None
+    if isinstance(name, str):
+        headers["mcp-name"] = encoded_value(name)
+    return headers
+
+
+def handshake_headers(version: str, session: str | None) -> dict[str, str]:
+    """The headers of every request after `initialize`."""
+    headers: dict[str, str] = {}
+    if version >= FIRST_VERSION_WITH_HEADER:
+        # A server that answered `initialize` with a modern version would take its header for the modern protocol.
+        headers[VERSION_HEADER] = LATEST_LEGACY_VERSION if version >= MODERN_VERSION else version
+    if session:
+        headers[SESSION_HEADER] = session
+    return headers
+
+
+def negotiated_version(result: Raw) -> str:
+    """The version an `initialize` result names."""
+    version = result.get("protocolVersion")
+    return version if isinstance(version, str) and _PLAIN.fullmatch(version) else LATEST_LEGACY_VERSION
+
+
+def _bracketed(address: SplitResult) -> str:
+    host = address.hostname or ""
+    return f"[{host}]" if ":" in host else host if host.isascii() else host.encode("idna").decode()

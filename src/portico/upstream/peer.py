@@ -1,0 +1,233 @@
+"""Request and answer over a duplex pipe: correlation, cancellation, progress, and the requests of the other side.
+
+Deliberately not MCP-aware beyond the notifications it must correlate. Frames are dicts; the transport turns them into
+bytes. A request or log message that an upstream sends on its own belongs to the call it is working on; a duplex pipe
+does not say which, so it is relayed only while every call in flight comes from one and the same client.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    BackendTimeout,
+    BackendUnavailable,
+    PorticoError,
+    RemoteError,
+)
+from portico.upstream.backend import Ask, Listener, Raw, Relay
+from portico.upstream.envelope import with_progress_token
+
+Send = Callable[[Raw], Awaitable[None]]
+
+NO_OPTIONS = Ask()
+MAX_SERVER_REQUESTS = 64
+"""Requests of the other side handled at one time; more are refused."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    answer: "asyncio.Future[Raw]"
+    relay: Relay | None
+    progress_token: str | int | None
+    patience: float | None
+    deadline: asyncio.Timeout | None = None
+
+    def progressed(self) -> None:
+        """A server that reports progress is given its time anew."""
+        if self.patience is not None and self.deadline is not None and not self.deadline.expired():
+            self.deadline.reschedule(asyncio.get_running_loop().time() + self.patience)
+
+
+class Peer:
+    """One end of a JSON-RPC conversation."""
+
+    def __init__(self, name: str, send: Send, listener: Listener, roots: tuple[Raw, ...] = ()) -> None:
+        self._name = name
+        self._send = send
+        self._listener = listener
+        self._roots = roots
+        self._waiting: dict[int, _Waiting] = {}
+        self._last_id = 0
+        self._ended: str | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.noise = 0
+
+    async def request(self, method: str, params: Raw | None, ask: Ask = NO_OPTIONS) -> Raw:
+        """Send a request and wait for its raw result."""
+        if self._ended is not None:
+            raise BackendUnavailable(f"{self._name}: {self._ended}")
+        self._last_id += 1
+        request_id = self._last_id
+        params, token = with_progress_token(params, request_id) if ask.relay else (params, None)
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), ask.relay, token, ask.timeout)
+        self._waiting[request_id] = waiting
+        try:
+            async with asyncio.timeout(ask.timeout) as waiting.deadline:
+                await self._send(_frame(method, params, request_id))
+                return await waiting.answer
+        except TimeoutError:
+            self._abandon(request_id, method, "timed out")
+            raise BackendTimeout(
+                f"{self._name} did not answer {method} within {ask.timeout:g} s",
+                advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
+            ) from None
+        except asyncio.CancelledError:
+            self._abandon(request_id, method, "cancelled by the caller")
+            raise
+        finally:
+            self._waiting.pop(request_id, None)
+
+    async def notify(self, method: str, params: Raw | None) -> None:
+        """Send a notification."""
+        if self._ended is None:
+            await self._send(_frame(method, params))
+
+    def receive(self, message: object) -> None:
+        """Take one decoded message; whatever is not JSON-RPC is counted as noise."""
+        if isinstance(message, list):
+            for item in cast("list[object]", message):
+                self.receive(item)
+            return
+        if not isinstance(message, dict):
+            self.noise += 1
+            return
+        frame = cast(Raw, message)
+        if "method" in frame:
+            params = frame.get("params")
+            params = cast(Raw, params) if isinstance(params, dict) else {}
+            if frame.get("id") is None:
+                self._notified(str(frame["method"]), params)
+            else:
+                self._asked(frame["id"], str(frame["method"]), params)
+        elif "id" in frame and ("result" in frame or "error" in frame):
+            self._answered(frame)
+        else:
+            self.noise += 1
+
+    def end(self, reason: str) -> None:
+        """The pipe is gone: everyone who waits is told."""
+        if self._ended is not None:
+            return
+        self._ended = reason
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(BackendUnavailable(f"{self._name}: {reason}"))
+        for task in self._tasks:
+            task.cancel()
+
+    async def join(self) -> None:
+        """Wait until nothing of ours runs any more."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _answered(self, frame: Raw) -> None:
+        waiting = self._waiting.get(_request_id(frame["id"]))
+        if waiting is None or waiting.answer.done():
+            return
+        error = frame.get("error")
+        if isinstance(error, Mapping):
+            waiting.answer.set_exception(remote_error(error))
+        elif isinstance(result := frame.get("result"), dict):
+            waiting.answer.set_result(cast(Raw, result))
+        else:
+            waiting.answer.set_exception(RemoteError(INTERNAL_ERROR, "the server answered without a result object"))
+
+    def _notified(self, method: str, params: Raw) -> None:
+        if method == "notifications/progress":
+            waiting = self._waiting.get(_request_id(params.get("progressToken")))
+            if waiting is not None and waiting.relay is not None and waiting.progress_token is not None:
+                waiting.progressed()
+                self._spawn(waiting.relay.notify(method, {**params, "progressToken": waiting.progress_token}))
+        elif method == "notifications/message" and (relay := self._sole_caller()) is not None:
+            self._spawn(relay.notify(method, params))
+        else:
+            self._listener.notified(method, params)
+
+    def _asked(self, request_id: object, method: str, params: Raw) -> None:
+        if len(self._tasks) >= MAX_SERVER_REQUESTS:
+            self._spawn(self._send(_refusal(request_id, INTERNAL_ERROR, "too many requests at once")))
+        else:
+            self._spawn(self._answer(request_id, method, params, self._sole_caller()))
+
+    async def _answer(self, request_id: object, method: str, params: Raw, relay: Relay | None) -> None:
+        await self._send(await answer_upstream(request_id, method, params, relay, self._roots))
+
+    def _sole_caller(self) -> Relay | None:
+        relays = [waiting.relay for waiting in self._waiting.values() if waiting.relay is not None]
+        return relays[-1] if relays and len({relay.origin for relay in relays}) == 1 else None
+
+    def _abandon(self, request_id: int, method: str, reason: str) -> None:
+        if self._ended is None and method != "initialize":
+            self._spawn(self._send(_frame("notifications/cancelled", {"requestId": request_id, "reason": reason})))
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(_contained(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def answer_upstream(
+    request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...]
+) -> Raw:
+    """The answer frame to a request an upstream made of us."""
+    if method == "ping":
+        return _result(request_id, {})
+    if method in ("sampling/createMessage", "elicitation/create", "roots/list") and relay is not None:
+        try:
+            return _result(request_id, await relay.request(method, params))
+        except PorticoError as error:
+            if method != "roots/list":
+                return _refusal(request_id, error.code, error.message, getattr(error, "data", None))
+    if method == "roots/list":
+        return _result(request_id, {"roots": list(roots)})
+    return _refusal(request_id, METHOD_NOT_FOUND, f"{method} is not available outside a client's call")
+
+
+def remote_error(error: Mapping[str, Any]) -> RemoteError:
+    """An upstream's error object, unchanged."""
+    code = error.get("code")
+    message = error.get("message")
+    return RemoteError(
+        code if isinstance(code, int) else INTERNAL_ERROR,
+        message if isinstance(message, str) else "the server gave no message",
+        error.get("data"),
+        has_data="data" in error,
+    )
+
+
+async def _contained(work: Awaitable[None]) -> None:
+    # A caller that left or a pipe that closed must not take the conversation down with it.
+    with contextlib.suppress(PorticoError, OSError):
+        await work
+
+
+def _frame(method: str, params: Raw | None, request_id: int | None = None) -> Raw:
+    frame: Raw = {"jsonrpc": "2.0", "method": method}
+    if request_id is not None:
+        frame["id"] = request_id
+    if params is not None:
+        frame["params"] = params
+    return frame
+
+
+def _result(request_id: object, result: Raw) -> Raw:
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def _refusal(request_id: object, code: int, message: str, data: Any = None) -> Raw:
+    error: Raw = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return {"jsonrpc": "2.0", "id": request_id, "error": error}
+
+
+def _request_id(value: object) -> int:
+    """Some servers echo ids and tokens as strings."""
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isdecimal() else -1

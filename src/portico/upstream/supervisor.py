@@ -1,0 +1,266 @@
+"""One server's life: when it starts, what state it is in, why it is down, how it ends.
+
+configured → known (its offer is on disk) → starting → ready → degraded (up, but it could not be listed) → down.
+
+Nothing starts twice: everyone who needs the server waits for the same start. A caller that gives up does not stop a
+start others wait for. After a failure the reason is answered at once, without another try, for a short while that
+doubles with each failure.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from portico.errors import BackendUnavailable, RemoteError
+from portico.events import Bus, UpstreamLost, UpstreamReady
+from portico.upstream.backend import Ask, Backend, Connection, Era, Hello, Raw
+from portico.upstream.peer import NO_OPTIONS
+
+logger = logging.getLogger(__name__)
+
+State = Literal["configured", "known", "starting", "ready", "degraded", "down", "disabled"]
+
+SHARED = ""
+"""The session key of a server that all clients share."""
+MAX_PAUSE_S = 60.0
+MAX_SESSIONS = 64
+
+
+@dataclass(frozen=True)
+class Status:
+    """What can be said about a server now."""
+
+    name: str
+    kind: str
+    state: State
+    since: float
+    reason: str = ""
+    hello: Hello | None = None
+    calls: int = 0
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Upstream:
+    """One configured server."""
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        bus: Bus,
+        *,
+        start_timeout: float = 30.0,
+        isolated: bool = False,
+        era: Era | None = None,
+        known: bool = False,
+    ) -> None:
+        self.name = name
+        self.backend = backend
+        self.isolated = isolated
+        self.era: Era | None = era
+        self.on_connected: Callable[[Connection], Awaitable[None]] | None = None
+        self.on_notified: Callable[[str, Raw], None] | None = None
+        self._bus = bus
+        self._start_timeout = start_timeout
+        self._state: State = "known" if known else "configured"
+        self._since = time.time()
+        self._reason = ""
+        self._hello: Hello | None = None
+        self._live: dict[str, Connection] = {}
+        self._starting: dict[str, asyncio.Task[Connection]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._failures = 0
+        self._retry_at = 0.0
+        self._calls = 0
+        self._busy = 0
+        self._last_used = time.monotonic()
+        self._stopped = False
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def reason(self) -> str:
+        return self._reason
+
+    def status(self) -> Status:
+        """State, since when, and why."""
+        return Status(
+            self.name,
+            self.backend.kind,
+            self._state,
+            self._since,
+            self._reason,
+            self._hello,
+            self._calls,
+            self.backend.diagnostics(),
+        )
+
+    async def request(
+        self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS, session: str = SHARED
+    ) -> Raw:
+        """Ask the server, starting it first if need be."""
+        key = session if self.isolated else SHARED
+        connection = self._live.get(key) or await self._connect(key)
+        self._calls += 1
+        self._busy += 1
+        try:
+            return await connection.request(method, params, ask)
+        finally:
+            self._busy -= 1
+            self._last_used = time.monotonic()
+
+    async def notify(self, method: str, params: Raw | None = None, session: str = SHARED) -> None:
+        """Tell the server, if it is up."""
+        connection = self._live.get(session if self.isolated else SHARED)
+        if connection is not None:
+            await connection.notify(method, params)
+
+    async def connect(self) -> Connection:
+        """The live conversation, started if need be."""
+        return self._live.get(SHARED) or await self._connect(SHARED)
+
+    def mark(self, state: State, reason: str = "") -> None:
+        """Record a state with its reason."""
+        if (state, reason) != (self._state, self._reason):
+            self._state, self._reason, self._since = state, reason, time.time()
+
+    def degrade(self, reason: str) -> None:
+        """The server is up but something about it is wrong."""
+        if self._state in ("ready", "degraded"):
+            self.mark("degraded", reason)
+
+    def mark_listed(self) -> None:
+        """The server is up and could be listed."""
+        if self._state == "degraded":
+            self.mark("ready")
+
+    async def end_session(self, session: str) -> None:
+        """A client has gone: its own instance goes too."""
+        connection = self._live.pop(session, None) if session != SHARED else None
+        if connection is not None:
+            await connection.close()
+
+    async def rest(self, idle: float) -> None:
+        """Stop a server that nobody has used for so many seconds; its next call starts it again."""
+        if self._live and not self._busy and not self._starting and time.monotonic() - self._last_used >= idle:
+            connections, self._live = list(self._live.values()), {}
+            self.mark("known")
+            await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+
+    async def stop(self) -> None:
+        """End every conversation; nothing starts again."""
+        self._stopped = True
+        starting = list(self._starting.values())
+        for task in starting:
+            task.cancel()
+        if starting:
+            await asyncio.wait(starting)
+        connections, self._live = list(self._live.values()), {}
+        await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+        if self._closing:
+            await asyncio.wait(self._closing)
+        if self._state in ("ready", "degraded", "starting"):
+            self.mark("known")
+
+    async def _connect(self, key: str) -> Connection:
+        task = self._starting.get(key)
+        if task is None:
+            self._refuse_while_pausing()
+            if len(self._live) >= MAX_SESSIONS:
+                raise BackendUnavailable(
+                    f"{self.name} already runs {MAX_SESSIONS} instances, one per client session",
+                    advice="Close other sessions, or set isolation: shared for this server.",
+                )
+            task = asyncio.create_task(self._start(key), name=f"start {self.name}")
+            self._starting[key] = task
+            task.add_done_callback(lambda done: self._started(key, done))
+        return await asyncio.shield(task)
+
+    def _started(self, key: str, task: "asyncio.Task[Connection]") -> None:
+        self._starting.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; nobody may be waiting any more
+
+    async def _start(self, key: str) -> Connection:
+        self.mark("starting")
+        listener = _Ears(self, key)
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                connection = await self.backend.connect(listener, self.era)
+        except TimeoutError:
+            raise self._failed(f"no answer to the handshake within {self._start_timeout:g} s") from None
+        except RemoteError as error:
+            raise self._failed(f"it refused the handshake: {error.message} (code {error.code})") from error
+        except BackendUnavailable as error:
+            raise self._failed(error.message, error.advice) from error
+        except asyncio.CancelledError:
+            self.mark("down", "the start was cancelled")
+            raise
+        self._failures = 0
+        self._live[key] = connection
+        self._hello = connection.hello
+        self.era = connection.hello.era
+        self.mark("ready")
+        self._bus.publish(UpstreamReady(self.name))
+        if self.on_connected is not None:
+            await self.on_connected(connection)
+        return connection
+
+    def _failed(self, reason: str, advice: str = "") -> BackendUnavailable:
+        self._failures += 1
+        self._retry_at = time.monotonic() + min(MAX_PAUSE_S, 2.0 ** (self._failures - 1))
+        self.mark("down", reason)
+        logger.warning("%s is down: %s", self.name, reason)
+        self._bus.publish(UpstreamLost(self.name, reason))
+        return unavailable(self.status(), advice)
+
+    def _refuse_while_pausing(self) -> None:
+        if self._stopped:
+            raise BackendUnavailable(f"{self.name} is stopped: the gateway is shutting down")
+        wait = self._retry_at - time.monotonic()
+        if self._failures and wait > 0:
+            raise unavailable(self.status(), f"The next try is in {wait:.0f} s.")
+
+    def heard(self, method: str, params: Raw) -> None:
+        """A notification outside any request."""
+        if self.on_notified is not None:
+            self.on_notified(method, params)
+
+    def lost(self, key: str, reason: str) -> None:
+        """A conversation broke."""
+        connection = self._live.pop(key, None)
+        if connection is None:
+            return
+        closing = asyncio.create_task(connection.close(), name=f"clear away {self.name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        if key == SHARED or not self._live:
+            self.mark("down", reason)
+        self._bus.publish(UpstreamLost(self.name, reason))
+
+
+class _Ears:
+    """Hears one connection on behalf of its server."""
+
+    def __init__(self, upstream: Upstream, key: str) -> None:
+        self._upstream, self._key = upstream, key
+
+    def notified(self, method: str, params: Raw) -> None:
+        self._upstream.heard(method, params)
+
+    def lost(self, reason: str) -> None:
+        self._upstream.lost(self._key, reason)
+
+
+def unavailable(status: Status, advice: str = "") -> BackendUnavailable:
+    """`known but unavailable`, with the reason and since when."""
+    since = time.strftime("%H:%M:%S", time.localtime(status.since))
+    return BackendUnavailable(
+        f"{status.name} is known but unavailable since {since}: {status.reason}",
+        advice=advice or "Its tools stay listed; try again shortly, or run `portico status` to see why.",
+    )

@@ -1,0 +1,362 @@
+"""HTTP/1.1 to one origin: pooled connections, a request in, a streamed reply out. Knows neither JSON nor MCP.
+
+Stands on httptools instead of a client library because the gateway pays for this wire on every call, and a pooled POST
+costs a fifth of the CPU this way. It follows no redirects, keeps no cookies and reads no proxy settings.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import time
+from collections import deque
+from functools import cache
+from typing import cast
+from urllib.parse import SplitResult
+
+import httptools
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_BUFFERED_BYTES = 1024 * 1024
+"""How far a reply may run ahead of its reader before its connection is paused."""
+MAX_IDLE = 16
+IDLE_S = 30.0
+QUIET_S = 1.0
+"""A connection unused for this long may have been closed by the server without our loop having seen it yet."""
+DRAIN_S = 1.0
+DRAIN_BYTES = 256 * 1024
+"""What the rest of a reply nobody reads may cost before its connection is given up."""
+
+
+class WireError(Exception):
+    """The exchange failed below HTTP: nobody there, cut off, or not HTTP at all."""
+
+
+class Unreachable(WireError):
+    """No connection could be made."""
+
+
+class StaleConnection(WireError):
+    """A kept connection turned out to be closed: the request was most likely never read."""
+
+
+class TooLarge(WireError):
+    """The reply passes the limit."""
+
+
+class Reply:
+    """An HTTP reply whose head has arrived; its body arrives as it is read."""
+
+    def __init__(self, channel: "_Channel") -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.ended = False
+        self._channel = channel
+        self._chunks: deque[bytes] = deque()
+        self._buffered = 0
+        self._error: WireError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def chunk(self) -> bytes:
+        """The next piece of the body; empty at its end."""
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                return b""
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        piece = self._chunks.popleft()
+        self._buffered -= len(piece)
+        if self._buffered < MAX_BUFFERED_BYTES:
+            self._channel.resume()
+        return piece
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body."""
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.chunk():
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"a reply of more than {limit} bytes")
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def release(self) -> None:
+        """Done with it: what is still to come is thrown away, and the connection kept if that is quick."""
+        self._chunks.clear()
+        self._channel.finish(self)
+
+    def abort(self) -> None:
+        """Hang up: the server sees the connection close."""
+        self._channel.abort()
+
+    def push(self, piece: bytes) -> int:
+        """A piece of body from the channel; answers how much is waiting to be read."""
+        self._chunks.append(piece)
+        self._buffered += len(piece)
+        self._wake()
+        return self._buffered
+
+    def end(self, error: WireError | None = None) -> None:
+        """Nothing more will come."""
+        self.ended = error is None
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+class _Channel(asyncio.Protocol):
+    """One connection: at most one exchange at a time."""
+
+    def __init__(self, wire: "Wire") -> None:
+        self._wire = wire
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._reply: Reply | None = None
+        self._head: asyncio.Future[Reply] | None = None
+        self._header_bytes = 0
+        self._until_eof = False
+        self._heard = False
+        self._paused = False
+        self._drained = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self.used = 0
+        self.idle_since = 0.0
+        self.idle_until = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def exchange(self, request: bytes) -> Reply:
+        """Send a rendered request; returns when the reply's head is in."""
+        transport = cast(asyncio.Transport, self._transport)
+        self._reply = Reply(self)
+        self._head = asyncio.get_running_loop().create_future()
+        self._header_bytes, self._heard, self._until_eof, self._drained = 0, False, False, -1
+        self.used += 1
+        transport.write(request)
+        try:
+            return await self._head
+        except BaseException:
+            self.abort()
+            raise
+
+    def finish(self, reply: Reply) -> None:
+        if reply is not self._reply:
+            return
+        if reply.ended:
+            self._retire()
+        elif self.usable:
+            self._drained = 0
+            self._timer = asyncio.get_running_loop().call_later(DRAIN_S, self.abort)
+            self.resume()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def resume(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _retire(self) -> None:
+        self._reply = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._until_eof or not self._parser.should_keep_alive():
+            self.abort()
+        else:
+            self._wire.keep(self)
+
+    def _fail(self, error: WireError) -> None:
+        self._transport_gone(error)
+        self.abort()
+
+    def _transport_gone(self, error: WireError) -> None:
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(error)
+        elif self._reply is not None and not self._reply.ended:
+            self._reply.end(error)
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        connected = transport.get_extra_info("socket")
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        if self._reply is None:
+            self.abort()  # nobody asked
+            return
+        self._heard = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(WireError(f"what came back is not HTTP/1.1 ({error})"))
+
+    def eof_received(self) -> None:
+        if self._until_eof and self._reply is not None:
+            self._reply.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wire.forget(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._until_eof and self._reply is not None and exc is None:
+            self._reply.end()
+        elif self.used > 1 and not self._heard:
+            self._transport_gone(StaleConnection("the server closed the connection before it answered"))
+        else:
+            self._transport_gone(WireError(str(exc) if exc else "the server closed the connection in the middle"))
+
+    # the parser's side
+
+    def on_message_begin(self) -> None:
+        if self._reply is None or self._reply.ended:
+            raise ValueError("a reply to no request")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MAX_HEADER_BYTES:
+            raise ValueError("the head is too large")
+        if self._reply is not None:
+            self._reply.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self._reply is None or self._head is None:
+            return
+        self._reply.status = status
+        headers = self._reply.headers
+        self._until_eof = (
+            "content-length" not in headers and "transfer-encoding" not in headers and status not in (204, 304)
+        )
+        if not self._head.done():
+            self._head.set_result(self._reply)
+
+    def on_body(self, body: bytes) -> None:
+        if self._reply is None:
+            return
+        if self._drained >= 0:
+            self._drained += len(body)
+            if self._drained > DRAIN_BYTES:
+                self.abort()
+        elif self._reply.push(body) > MAX_BUFFERED_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._reply is None:
+            return
+        if self._reply.status == 0:
+            self._reply.headers.clear()  # an interim (1xx) reply: the real one follows
+            return
+        hint = self._reply.headers.get("keep-alive", "").partition("timeout=")[2].partition(",")[0]
+        self.idle_until = min(IDLE_S, int(hint) - 1.0) if hint.isdigit() else IDLE_S
+        self._reply.end()
+        if self._drained >= 0:
+            self._retire()
+
+
+class Wire:
+    """All connections to one origin."""
+
+    def __init__(self, address: SplitResult, connect_timeout: float) -> None:
+        self._host = address.hostname or ""
+        self._secure = address.scheme == "https"
+        self._port = address.port or (443 if self._secure else 80)
+        self._timeout = connect_timeout
+        self._idle: list[_Channel] = []
+        self._channels: set[_Channel] = set()
+        self._closed = False
+
+    async def send(self, request: bytes, *, fresh: bool = False) -> Reply:
+        """Send a rendered request (head and body); returns when the reply's head is in."""
+        channel = (None if fresh else await self._kept()) or await self._open()
+        return await channel.exchange(request)
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        self._closed = True
+        for channel in self._channels:
+            channel.abort()
+        for _ in range(100):
+            if not self._channels:
+                break
+            await asyncio.sleep(0)
+
+    def keep(self, channel: _Channel) -> None:
+        """Take a connection back whose exchange is complete."""
+        if self._closed or len(self._idle) >= MAX_IDLE or not channel.usable:
+            channel.abort()
+            return
+        channel.idle_since = time.monotonic()
+        self._idle.append(channel)
+
+    def forget(self, channel: _Channel) -> None:
+        """A connection is gone."""
+        self._channels.discard(channel)
+        if channel in self._idle:
+            self._idle.remove(channel)
+
+    async def _kept(self) -> _Channel | None:
+        while self._idle:
+            channel = self._idle.pop()
+            unused = time.monotonic() - channel.idle_since
+            if unused > QUIET_S:
+                # Two turns of the loop, so that a close that has already arrived is seen before we write.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            if channel.usable and unused < channel.idle_until:
+                return channel
+            channel.abort()
+        return None
+
+    async def _open(self) -> _Channel:
+        if self._closed:
+            raise Unreachable("the connection was closed")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout):
+                context = await asyncio.to_thread(_tls) if self._secure else None
+                _, channel = await loop.create_connection(lambda: _Channel(self), self._host, self._port, ssl=context)
+        except TimeoutError:
+            raise Unreachable(f"no connection within {self._timeout:g} s") from None
+        except ssl.SSLCertVerificationError as error:
+            raise Unreachable(f"its certificate is not trusted: {error.verify_message}") from error
+        except (OSError, UnicodeError) as error:
+            raise Unreachable(_why(error)) from error
+        self._channels.add(channel)
+        if self._closed:
+            channel.abort()
+        return channel
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, socket.gaierror):
+        return "its host name is not known"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    # The library knows where each platform keeps its trusted certificates; it is slow to import, so only for https.
+    import httpx2
+
+    context = httpx2.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
