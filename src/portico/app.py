@@ -165,13 +165,13 @@ class Gateway:
         gate = asyncio.Semaphore(self.config.limits.start_concurrency)
 
         async def warm(name: str) -> None:
-            # Only this crowd waits at the gate: a call to any of these servers starts it at once.
-            async with gate:
-                try:
+            try:
+                # Only this crowd waits at the gate: a call to any of these servers starts it at once.
+                async with gate:
                     await self.upstreams[name].connect()
-                    await self._syncs[name].refresh()
-                except PorticoError as error:
-                    logger.info("%s was not started: %s", name, error.message)
+                await self._syncs[name].refresh()
+            except PorticoError as error:
+                logger.info("%s was not started: %s", name, error.message)
             if heard is not None:
                 heard(name)
 

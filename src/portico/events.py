@@ -28,6 +28,15 @@ class CatalogChanged:
 
 
 @dataclass(frozen=True)
+class ListAnnounced:
+    """A server said that one of its lists changed, and has been listed again; whether it did is another matter."""
+
+    server: str
+    kind: str
+    """`tools`, `resources` or `prompts`."""
+
+
+@dataclass(frozen=True)
 class UpstreamReady:
     """A server finished its handshake."""
 
@@ -60,7 +69,7 @@ class ToolCalled:
     ok: bool
 
 
-Event = CatalogChanged | UpstreamReady | UpstreamLost | ResourceUpdated | ToolCalled
+Event = CatalogChanged | ListAnnounced | UpstreamReady | UpstreamLost | ResourceUpdated | ToolCalled
 Subscriber = Callable[[Event], None]
 
 

@@ -33,6 +33,7 @@ _HIDDEN_BEYOND = (
 )
 _HIDDEN = re.compile(f"{_HIDDEN_ASCII.pattern}|{_HIDDEN_BEYOND}")
 _LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
+_TO_ESCAPE = re.compile(f"{_HIDDEN_BEYOND}|[\x7f\x85\u2028\u2029]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _STEP_IN_PLACE = re.compile(r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+")
 
@@ -135,7 +136,8 @@ def literal(value: Any) -> str:
     """A value as JSON, exact; characters that cannot be seen are escaped, because a caller has to send them."""
     try:
         text = orjson.dumps(value).decode()
-        return text if text.isascii() or not _HIDDEN.search(text) else json.dumps(value, separators=(",", ":"))
+        exact = (text.isascii() and "\x7f" not in text) or not _TO_ESCAPE.search(text)
+        return text if exact else json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError):
         try:
             return json.dumps(value, default=str, separators=(",", ":"))
@@ -227,7 +229,7 @@ class _Reader:
         own = {key: value for key, value in schema.items() if key != "$ref"}
         if not isinstance(target, dict):
             param = self.read(own, name, required, depth + 1)
-            return replace(param, constraints=(*param.constraints, f"$ref {shown(ref)}"))
+            return replace(param, constraints=(*param.constraints, f"$ref {_one_line(ref)}"))
         place = _place(ref)
         if not self._is_named(ref, target, place):
             self._open.append(ref)
@@ -265,7 +267,7 @@ class _Reader:
         base = {"type": schema["type"]} if "type" in schema else {}
         for branch in branches:
             if isinstance(branch, dict) and "required" in branch and branch.keys() <= {"required", "type", "title"}:
-                needs.append("+".join(shown(name) for name in _names(branch["required"])))
+                needs.append("+".join(_one_line(name) for name in _names(branch["required"])))
             elif isinstance(branch, dict) and (branch.get("type") == "null" or branch.get("const", 0) is None):
                 nullable = True
             else:
@@ -310,7 +312,7 @@ class _Reader:
             yield self.read(value, name, name in required, depth + 1)
         yield from (Param(name, required=True) for name in required if name not in properties)
         for pattern, value in _mapping(schema.get("patternProperties")).items():
-            yield replace(self.read(value, f"[/{shown(pattern)}/]", False, depth + 1), pattern=True)
+            yield replace(self.read(value, f"[/{_one_line(pattern)}/]", False, depth + 1), pattern=True)
         rest, keys = schema.get("additionalProperties"), schema.get("propertyNames")
         if rest is True or isinstance(rest, dict):
             only = self.read(keys, "", True, depth + 1)
@@ -331,7 +333,7 @@ def _facts(schema: Mapping[str, Any], name: str, kind: str) -> _Facts:
         description = shown(title).strip()
     enum = (schema["const"],) if "const" in schema else tuple(_list(schema.get("enum")))
     examples = _list(schema.get("examples")) or ([schema["example"]] if "example" in schema else [])
-    constraints = tuple(_constraints(schema, kind)) if schema.keys() - _ABOUT - {"type"} or not enum else ()
+    constraints = tuple(text.replace("\n", "\\n") for text in _constraints(schema, kind))
     return description, enum, schema.get("default", ABSENT), tuple(examples), constraints, schema
 
 
@@ -381,8 +383,8 @@ def _listed_types(schema: Mapping[str, Any]) -> list[str]:
     """The declared types; null only where it is the only one."""
     declared = schema.get("type")
     if isinstance(declared, str):
-        return [declared if declared.isidentifier() else " ".join(shown(declared).split())]
-    names = [" ".join(shown(name).split()) for name in _list(declared) if isinstance(name, str)]
+        return [declared if declared.isidentifier() else _one_line(declared)]
+    names = [_one_line(name) for name in _list(declared) if isinstance(name, str)]
     return [name for name in names if name != "null"] or names[:1]
 
 
@@ -432,7 +434,7 @@ def _is_plain(schema: Mapping[str, Any]) -> bool:
 def _place(pointer: str) -> str:
     """A pointer into the parameters themselves as a path people read (`filter.items[].name`); "" for any other."""
     path = _STEP_IN_PLACE.sub(lambda m: f".{_unescaped(m[1])}" if m[1] else "[]" if m[2] else "", pointer[1:])
-    return "" if "/" in path else " ".join(shown(path).split()).lstrip(".") or "root"
+    return "" if "/" in path else _one_line(path).lstrip(".") or "root"
 
 
 def _unescaped(step: str) -> str:
@@ -460,6 +462,10 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         else:
             into[key] = [*_list(into.get(key)), *_list(value)] if key in ("required", "allOf") else value
     return into
+
+
+def _one_line(text: str) -> str:
+    return " ".join(shown(text).split())
 
 
 def _letters(text: str) -> str:

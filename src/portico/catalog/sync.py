@@ -20,7 +20,7 @@ from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, content_hash
 from portico.config import ToolRules
 from portico.errors import PorticoError
-from portico.events import Bus, CatalogChanged, ResourceUpdated
+from portico.events import Bus, CatalogChanged, ListAnnounced, ResourceUpdated
 from portico.search import Index, UnreadableIndex
 from portico.storage.manifests import Manifest, Manifests, ToolRow
 from portico.upstream.backend import Connection, Hello, Raw
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.05
 """A burst of list changes is one listing."""
+_ANNOUNCEMENTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Sync:
         self._timeout = timeout
         self._ttl = ttl
         self._wanted = False
+        self._announced: set[str] = set()
         self._listing: asyncio.Task[None] | None = None
         upstream.on_connected = self._connected
         upstream.on_notified = self._heard
@@ -145,7 +147,8 @@ class Sync:
         self.request()
 
     def _heard(self, method: str, params: Raw) -> None:
-        if method.endswith("/list_changed"):
+        if method in _ANNOUNCEMENTS:
+            self._announced.add(_ANNOUNCEMENTS[method])
             self.request()
         elif method == "notifications/resources/updated":
             self._bus.publish(ResourceUpdated(self._upstream.name, str(params.get("uri", ""))))
@@ -153,6 +156,7 @@ class Sync:
     async def _list(self) -> None:
         while self._wanted:
             self._wanted = False
+            announced, self._announced = self._announced, set()
             await asyncio.sleep(DEBOUNCE_S if self._catalog.snapshot.servers[self._upstream.name].known else 0)
             try:
                 listing = await fetch(await self._upstream.connect(), self._timeout)
@@ -162,6 +166,8 @@ class Sync:
                 continue
             self._upstream.mark_listed()
             await self._catalog.accept(self._upstream.name, listing)
+            for kind in sorted(announced):
+                self._bus.publish(ListAnnounced(self._upstream.name, kind))
 
 
 def _unknown(source: Source) -> ServerEntry:

@@ -27,7 +27,8 @@ _REPEAT_CHARS = 200
 _FIELD_KEYS = ("properties", "required", "patternProperties", "additionalProperties", "propertyNames")
 
 _BARE_NAME = re.compile(r"[A-Za-z_$@][\w$@-]*", re.ASCII)
-_MARKUP = re.compile(r"\*\*|</?[A-Za-z][\w-]*>|!?\[([^\]]*)\]\([^)]*\)")
+_MARKUP = re.compile(r"\*\*|^[ \t]*<[A-Za-z][\w-]*>|!?\[([^\]]*)\]\([^)]*\)", re.MULTILINE)
+_CLOSING_TAG = re.compile(r"</[A-Za-z][\w-]*>")
 _BREAK = re.compile(r"\n[ \t]*\n|\n[ \t]*(?=[-*•#>|`<]|\d+[.)]\s|[A-Z][\w ]{0,30}:)")
 _SENTENCE_END = re.compile(r"[.!?][)\"'”’*_`\]]*(?=\s|$)|[。！？]")
 _NOT_AN_END = re.compile(
@@ -38,20 +39,7 @@ _SAMPLES = {
     "uri": "https://example.com", "url": "https://example.com", "uuid": "123e4567-e89b-42d3-a456-426614174000",
     "hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
 }  # fmt: skip
-_MORE_SAMPLES = (
-    "example",
-    "Example",
-    "EXAMPLE",
-    "ABC-123",
-    "1",
-    "12",
-    "123",
-    "12345",
-    "a1b2c3",
-    "us-east-1",
-    "/path",
-    "a/b",
-)
+_MORE_SAMPLES = "example Example EXAMPLE ABC-123 1 12 123 12345 a1b2c3 us-east-1 /a a/b".split()
 
 
 def brief(tool: Tool) -> str:
@@ -111,11 +99,11 @@ def example(tool: Tool) -> dict[str, Any]:
 
 def first_sentence(text: str, limit: int = _SENTENCE_TOKENS) -> str:
     """The first sentence in one line of at most about `limit` tokens, cut at a word."""
-    text = _MARKUP.sub(r"\1", shown(text[:2000])).strip(" \n\t#*-_=")
+    text = _MARKUP.sub(r"\1", _CLOSING_TAG.sub("\n\n", shown(text[:2000]))).strip(" \n\t#*-_=")
     text = _flat(_BREAK.split(text, maxsplit=1)[0])
     for end in _SENTENCE_END.finditer(text):
         head, tail = text[: end.end()], text[end.end() :].lstrip()
-        too_short = len(head) < 24 and len(head.split()) < 4 and head.isascii()
+        too_short = len(head) < 24 and len(head.split()) < 3 and head.isascii()
         if not (too_short or tail[:1].islower() or _NOT_AN_END.search(text[: end.start() + 1])):
             text = head
             break
@@ -158,7 +146,6 @@ def _signature(tool: Tool) -> str:
 
 
 def _kind_cost(kind: str) -> int:
-    """What a type costs in a line; 0 where it goes without saying."""
     return 0 if kind in ("string", "any") else count(f": {kind}")
 
 
@@ -177,10 +164,10 @@ def _arguments(tree: Outline) -> list[str]:
     root, seen, lines = tree.root, dict[str, str](), list[str]()
     if root.type not in ("object", "any", "union"):
         lines += _lines("arguments", root, 1, "", seen)
-    for param in tree.params:
-        lines += _lines(_label(param), param, 1, "", seen)
-    for number, variant in enumerate(root.variants, 1):
-        lines += _lines(f"(either {number})", variant, 1, "", seen)
+    named = [(_label(param), param) for param in tree.params]
+    named += [(f"(either {number})", variant) for number, variant in enumerate(root.variants, 1)]
+    for label, param in named:
+        lines += _lines(label, param, 1, "", seen)
     if root.constraints and root.children:
         lines.append(f" ({', '.join(root.constraints)})")
     for name, param in tree.types.items():
@@ -320,10 +307,7 @@ def _sample(param: Param, tree: Outline, depth: int) -> Any:
     if param.enum:
         return param.enum[0]
     for value in (param.default, *param.examples):
-        kind = json_type(value)
-        if value is not ABSENT and (
-            kind == param.type or param.type in ("any", "union") or (kind, param.type) in _ALSO
-        ):
+        if _is_usable(value, param):
             return value
     if depth > 24 or param.type == "null":
         return None

@@ -40,15 +40,20 @@ _PIECE = re.compile(
 )
 
 # What a word costs by its number of letters: after a space, at the start of a piece, after a mark such as `_` or `.`
-_AFTER_SPACE = (1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.03, 1.03, 1.06, 1.08, 1.12, 1.14, 1.1, 1.3, 1.3, 1.6)
-_BARE = (1.0, 1.0, 1.0, 1.04, 1.02, 1.03, 1.05, 1.07, 1.12, 1.25, 1.1, 1.1, 1.5, 1.9, 2.0, 2.2, 2.8)
-_AFTER_MARK = (1.0, 1.0, 1.05, 1.25, 1.15, 1.28, 1.28, 1.42, 1.55, 1.8, 1.85, 1.95, 2.2, 2.2, 2.6, 2.9, 3.2)
-_CAPITALS = (1.0, 1.0, 1.03, 1.15, 1.2, 1.45, 1.5, 1.8, 2.0, 2.1, 2.5, 2.9, 3.1, 3.4, 3.7, 3.9, 4.2)
+_AFTER_SPACE = (1.0, 1.0, 1.0, 1.01, 1.01, 1.01, 1.04, 1.03, 1.04, 1.07, 1.11, 1.13, 1.13, 1.1, 1.2, 1.3, 2.0)
+_BARE = (1.0, 1.0, 1.0, 1.05, 1.03, 1.07, 1.17, 1.18, 1.18, 1.41, 1.31, 1.53, 2.0, 2.0, 2.0, 2.3, 2.8)
+_AFTER_MARK = (1.0, 1.0, 1.06, 1.23, 1.12, 1.25, 1.29, 1.42, 1.57, 1.77, 1.84, 1.96, 2.3, 2.3, 2.6, 2.9, 3.2)
+_CAPITALS = (1.0, 1.0, 1.04, 1.15, 1.22, 1.53, 1.62, 1.87, 2.03, 2.16, 2.5, 3.0, 3.1, 3.6, 3.7, 3.9, 4.2)
+_MARKS = (1.0, 1.0, 1.0, 1.25, 1.6, 1.95, 2.7, 3.3, 3.7)
+# Pieces that make up half of every schema and are one token each whatever their length
+_COMMON = frozenset(
+    ("type", "string", "title", "object", "description", "default", "properties", "required", "integer", "number",
+     "boolean", "enum", "items", "array", '":"', '":{"', '","', '":["', '"},{"', '.","', '"}}', "://")
+)  # fmt: skip
 # What a character beyond ASCII costs, by the block it is in: Latin, Greek and Cyrillic, other alphabets, punctuation,
 # symbols, Chinese and Japanese, Korean, full-width forms, emoji
 _FOREIGN_FROM = ("\u0370", "\u0530", "\u2000", "\u2070", "\u2e80", "\uac00", "\ud7b0", "\U00010000")
 _FOREIGN = (0.05, 0.21, 0.31, 0.7, 1.0, 0.71, 0.58, 0.71, 1.7)
-_MARKS = (1.0, 1.0, 1.0, 1.03, 1.35, 1.87, 2.6, 3.2, 3.7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,8 @@ def _exact_from(folder: str) -> Counter | None:
 @lru_cache(maxsize=16_384)
 def _cost(piece: str) -> float:
     """What one piece costs on average."""
+    if piece in _COMMON:
+        return 1.0
     first, last = piece[0], piece[-1]
     if len(piece) >= 80 and piece.isascii() and not piece.isspace():
         return len(piece) * 0.69

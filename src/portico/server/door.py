@@ -20,7 +20,7 @@ from portico import __version__
 from portico.access import Caller
 from portico.disclosure.view import View
 from portico.errors import INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
-from portico.events import Bus, CatalogChanged, Event, ResourceUpdated
+from portico.events import Bus, CatalogChanged, Event, ListAnnounced, ResourceUpdated
 from portico.execution.call import Origin
 from portico.server.envelope import finish
 from portico.server.relay import ClientRelay
@@ -130,6 +130,9 @@ class Door:
             # The meta-tools stay the same whatever comes and goes behind them.
             kinds["tools"] = event.tools and self.view.face.exposure == "full"
             self.sessions.changed(*(kind for kind, differs in kinds.items() if differs))
+        elif isinstance(event, ListAnnounced) and event.server == self.view.sole:
+            # Whoever looks through us hears what the server says, even if we found nothing new.
+            self.sessions.changed(event.kind)
         elif isinstance(event, ResourceUpdated) and event.server in snapshot.servers:
             self.sessions.updated(self.view.outer_uri(event.server, event.uri))
 

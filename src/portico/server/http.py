@@ -103,6 +103,8 @@ class _Guarded:
         self._expected = f"Bearer {token}".encode() if token is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if self._expected is not None:
             given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
             if not hmac.compare_digest(given, self._expected):

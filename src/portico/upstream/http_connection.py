@@ -145,7 +145,8 @@ class HttpConnection:
     async def notify(self, method: str, params: Raw | None = None) -> None:
         """Send a notification."""
         if self._ended is None:
-            await self.send_notification(method, legacy_params(params))
+            headers = routing_headers(method, None) if self._modern else None
+            await self._exchange.tell(_frame(method, legacy_params(params)), headers)
 
     async def send_request(self, method: str, params: Raw | None) -> Raw:
         """A request with nothing around it: the handshake's own."""
@@ -171,8 +172,9 @@ class HttpConnection:
 
     async def send_notification(self, method: str, params: Raw | None) -> None:
         """A notification with nothing around it: the handshake's own."""
-        headers = routing_headers(method, None) if self._modern else None
-        await self._exchange.tell(_frame(method, params), headers)
+        # There are servers that refuse `initialized` and work all the same.
+        with contextlib.suppress(RemoteError, HttpRefusal):
+            await self._exchange.tell(_frame(method, params))
 
     async def close(self) -> None:
         """End the session and hang up."""

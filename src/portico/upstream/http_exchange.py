@@ -5,17 +5,17 @@ beyond the headers it is told to send.
 """
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import orjson
 
 from portico.errors import BackendUnavailable, PorticoError
 from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
-from portico.upstream.http_headers import SESSION_HEADER, header_lines, request_head, safe_url
+from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
 from portico.upstream.http_refusal import HttpRefusal, SessionGone, error_message, not_an_answer, refusal
 from portico.upstream.peer import remote_error
 from portico.upstream.wire import Reply, StaleConnection, TooLarge, Unreachable, Wire, WireError
@@ -51,7 +51,7 @@ class Exchange:
     def __init__(self, name: str, url: str, headers: Mapping[str, str], max_message_bytes: int) -> None:
         self._name = name
         self._url = url
-        self._address = urlsplit(url)
+        self._address = address_of(url)
         self._configured = headers
         self._limit = max_message_bytes
         self._wire = Wire(self._address, CONNECT_S)
@@ -104,7 +104,9 @@ class Exchange:
         self, last_id: str | None, frame: Raw | None = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
         """Open a long-lived event stream, by GET or by POSTing `frame`; raises unless there is one."""
-        extra = dict(headers or {}, **({"last-event-id": last_id} if last_id else {}))
+        extra = dict(headers or {})
+        if last_id:
+            extra["last-event-id"] = last_id.encode().decode("latin-1")  # goes out as the UTF-8 it came in as
         request = self._rendered(frame, extra) if frame else self._get + header_lines(extra) + b"\r\n"
         try:
             reply = await self._send(request, repeatable=True)
@@ -143,7 +145,10 @@ class Exchange:
             return False
 
     def _rendered(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
-        body = orjson.dumps(frame)
+        try:
+            body = orjson.dumps(frame)
+        except orjson.JSONEncodeError:
+            body = json.dumps(frame).encode()  # integers over 64 bits and lone surrogates are legal JSON
         extra = header_lines(headers) if headers else b""
         return b"%s%scontent-length: %d\r\n\r\n%s" % (self._post, extra, len(body), body)
 

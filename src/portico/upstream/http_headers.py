@@ -4,7 +4,7 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Raw
@@ -15,29 +15,49 @@ VERSION_HEADER = "mcp-protocol-version"
 FIRST_VERSION_WITH_HEADER = "2025-06-18"
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~-._"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN = re.compile(r"[\x20-\x7e]*")
 _CARRIABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _WRAPPED = re.compile(r"=\?base64\?.*\?=")
 
 
+def address_of(url: str) -> SplitResult:
+    """A URL in its parts; refuses one that names no place to connect to."""
+    try:
+        address = urlsplit(url)
+        if address.scheme in ("http", "https") and _host(address) and address.port != 0:
+            return address
+    except ValueError:
+        pass
+    error = BackendUnavailable(
+        f"{safe_url(url)} is not an address that can be connected to",
+        advice="A url looks like https://host:port/path; check the one in the configuration.",
+    )
+    error.retryable = False
+    raise error
+
+
 def safe_url(url: str) -> str:
     """A URL as it may be shown: without user, password and the values of its query."""
-    parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{_bracketed(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{_host(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
+    except ValueError:
+        return "(a malformed url)"
 
 
 def request_head(method: str, address: SplitResult, *layers: Mapping[str, str]) -> bytes:
     """The request line and headers, up to where `content-length` goes; later layers win over earlier ones."""
     port = f":{address.port}" if address.port else ""
-    headers = {"host": f"{_bracketed(address)}{port}"}
+    headers = {"host": f"{_host(address)}{port}"}
     if address.username is not None:
         pair = f"{unquote(address.username)}:{unquote(address.password or '')}"
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     for layer in layers:
         headers.update((name.lower(), value) for name, value in layer.items())
-    target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+    target = quote((address.path or "/") + (f"?{address.query}" if address.query else ""), safe=_URL_CHARACTERS)
     return f"{method} {target} HTTP/1.1\r\n".encode() + header_lines(headers)
 
 
@@ -90,6 +110,6 @@ def negotiated_version(result: Raw) -> str:
     return version if isinstance(version, str) and _PLAIN.fullmatch(version) else LATEST_LEGACY_VERSION
 
 
-def _bracketed(address: SplitResult) -> str:
+def _host(address: SplitResult) -> str:
     host = address.hostname or ""
     return f"[{host}]" if ":" in host else host if host.isascii() else host.encode("idna").decode()

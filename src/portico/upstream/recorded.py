@@ -1,8 +1,10 @@
 """A server that is a recording: its listing is on disk, so it can be searched and read, never called."""
 
+import asyncio
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,13 @@ class RecordedBackend:
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         """Read the recording."""
         try:
-            for recording in _records(self.path):
-                if self.slug is None or recording.get("slug") == self.slug:
-                    return RecordedConnection(self.name, recording)
+            records = await asyncio.to_thread(_records, self.path, self.path.stat().st_mtime_ns)
         except (OSError, ValueError) as error:
             raise BackendUnavailable(f"the recording {self.path} cannot be read: {error}") from error
-        raise BackendUnavailable(f"the recording {self.path} has no entry {self.slug!r}")
+        found = records.get(self.slug) if self.slug is not None else next(iter(records.values()), None)
+        if found is None:
+            raise BackendUnavailable(f"the recording {self.path} has no entry {self.slug!r}")
+        return RecordedConnection(self.name, orjson.loads(found))
 
     def diagnostics(self) -> Mapping[str, Any]:
         """Where the recording lies."""
@@ -77,11 +80,10 @@ class RecordedConnection:
         """Nothing is held."""
 
 
-def _records(path: Path) -> Iterator[Raw]:
+@lru_cache(maxsize=1)
+def _records(path: Path, modified: int) -> Mapping[str, bytes]:
+    """Slug → recording. The last file is kept: a file of many recordings is one server's after another."""
     if path.suffix == ".json":
-        yield orjson.loads(path.read_bytes())
-        return
+        return {"": path.read_bytes()}
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-        for line in lines:
-            if line.strip():
-                yield orjson.loads(line)
+        return {str(orjson.loads(line).get("slug", number)): line for number, line in enumerate(lines) if line.strip()}

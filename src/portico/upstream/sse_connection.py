@@ -5,7 +5,7 @@ Handshake era only. The conversation lasts as long as its stream: there is nothi
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin
 
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Ask, Hello, Listener, Raw
@@ -13,7 +13,7 @@ from portico.upstream.envelope import legacy_params
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.handshake import introduce
 from portico.upstream.http_exchange import Exchange, ServerUnreachable
-from portico.upstream.http_headers import safe_url
+from portico.upstream.http_headers import address_of, safe_url
 from portico.upstream.http_refusal import HttpRefusal
 from portico.upstream.peer import NO_OPTIONS, Peer
 from portico.upstream.wire import Reply, WireError
@@ -143,7 +143,7 @@ class SseConnection:
 def endpoint_url(name: str, stream_url: str, named: str) -> str:
     """The address a server named, which must be its own: our credentials go there."""
     target = urljoin(stream_url, named)
-    ours, theirs = urlsplit(stream_url), urlsplit(target)
+    ours, theirs = address_of(stream_url), address_of(target)
     if _origin(ours) != _origin(theirs):
         error = BackendUnavailable(
             f"{name} wants messages sent to another server ({safe_url(target)})",

@@ -10,7 +10,6 @@ import socket
 import ssl
 import time
 from collections import deque
-from functools import cache
 from typing import cast
 from urllib.parse import SplitResult
 
@@ -122,6 +121,7 @@ class _Channel(asyncio.Protocol):
         self._head: asyncio.Future[Reply] | None = None
         self._header_bytes = 0
         self._until_eof = False
+        self._lasting = False
         self._heard = False
         self._paused = False
         self._drained = -1
@@ -172,7 +172,7 @@ class _Channel(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._until_eof or not self._parser.should_keep_alive():
+        if not self._lasting:
             self.abort()
         else:
             self._wire.keep(self)
@@ -243,6 +243,8 @@ class _Channel(asyncio.Protocol):
         self._until_eof = (
             "content-length" not in headers and "transfer-encoding" not in headers and status not in (204, 304)
         )
+        # Asked here because the parser forgets with the end of the message.
+        self._lasting = self._parser.should_keep_alive() and not self._until_eof
         if not self._head.done():
             self._head.set_result(self._reply)
 
@@ -281,6 +283,7 @@ class Wire:
         self._idle: list[_Channel] = []
         self._channels: set[_Channel] = set()
         self._closed = False
+        self._context: ssl.SSLContext | None = None
 
     async def send(self, request: bytes, *, fresh: bool = False) -> Reply:
         """Send a rendered request (head and body); returns when the reply's head is in."""
@@ -330,8 +333,11 @@ class Wire:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):
-                context = await asyncio.to_thread(_tls) if self._secure else None
-                _, channel = await loop.create_connection(lambda: _Channel(self), self._host, self._port, ssl=context)
+                if self._secure and self._context is None:
+                    self._context = await asyncio.to_thread(_tls)
+                _, channel = await loop.create_connection(
+                    lambda: _Channel(self), self._host, self._port, ssl=self._context
+                )
         except TimeoutError:
             raise Unreachable(f"no connection within {self._timeout:g} s") from None
         except ssl.SSLCertVerificationError as error:
@@ -352,7 +358,6 @@ def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
-@cache
 def _tls() -> ssl.SSLContext:
     # The library knows where each platform keeps its trusted certificates; it is slow to import, so only for https.
     import httpx2
