@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from portico.errors import UnknownName
 
@@ -92,14 +92,14 @@ class Timeouts(Section):
     """How long one server is waited for, in seconds."""
 
     start_s: float = Field(default=30, gt=0, description="Until the server has been started and has introduced itself.")
-    call_s: float = Field(
-        default=120, gt=0, description="Until a call is answered; progress from the server starts it anew."
-    )
+    call_s: float = Field(default=120, gt=0, description="Until a call is answered; `limits.call_s` is the most.")
     list_s: float = Field(default=30, gt=0, description="Until a listing (tools, resources, prompts) is answered.")
 
 
 class BackendConfig(Section):
     """One server behind the gateway."""
+
+    problem: str | None = Field(default=None, **internal("Why the server cannot be used; None when it can."))
 
     type: Kind = Field(
         default="stdio",
@@ -156,7 +156,6 @@ class BackendConfig(Section):
     )
     roots: tuple[str, ...] = Field(default=(), description="Folders (paths, file:// URIs) told to a server that asks.")
 
-    problem: str | None = Field(default=None, **internal("Why the server cannot be used; None when it can."))
     written: dict[str, str] = Field(
         default={}, **internal("Dotted key → text as it was written, for values that came from expansion.")
     )
@@ -179,9 +178,9 @@ class BackendConfig(Section):
 
     @field_validator("url")
     @classmethod
-    def _url_is_http(cls, value: str | None) -> str | None:
-        # An unexpanded placeholder is the loader's finding (`problem`), not a malformed address.
-        if value is not None and "${" not in value and not re.match(r"https?://[^/\s]", value):
+    def _url_is_http(cls, value: str | None, info: ValidationInfo) -> str | None:
+        # A server with a problem is kept to be shown; its address may be a placeholder that could not be filled in.
+        if value is not None and info.data.get("problem") is None and not re.match(r"https?://[^/\s]", value):
             raise ValueError("a url starts with http:// or https:// and names a host")
         return value
 

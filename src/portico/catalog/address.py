@@ -19,16 +19,13 @@ FLAT_NAME_CHARS = 64
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 _NOT_FLAT = re.compile(r"[^A-Za-z0-9_-]")
 _NOT_ALNUM = re.compile(r"[\W_]+")
-_LUA = frozenset(
-    "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
-    .split()
-)  # fmt: skip
-_JAVASCRIPT = frozenset(
+_LUA = "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
+_JAVASCRIPT = (
     "await break case catch class const continue debugger default delete do else enum export extends false finally for"
     " function if implements import in instanceof interface let new null package private protected public return static"
-    " super switch this throw true try typeof undefined var void while with yield".split()
+    " super switch this throw true try typeof undefined var void while with yield"
 )
-RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *_LUA, *_JAVASCRIPT})
+RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *_LUA.split(), *_JAVASCRIPT.split()})
 
 
 def identifier(name: str) -> str:

@@ -5,14 +5,13 @@ unions and merges are unfolded, and a keyword that has no short form is kept as 
 not done here: the raw schema does that.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
-import orjson
+from portico.catalog.visible import literal, shown
 
 ABSENT: Final = object()
 """No default was given; `None` is a default like any other."""
@@ -24,16 +23,6 @@ _NODES = 20_000
 _SAFE_INTEGER = 2**53 - 1
 """The bound that schema generators write for "any integer"; it tells a caller nothing."""
 
-_HIDDEN_ASCII = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -~]?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
-)
-_HIDDEN_BEYOND = (
-    r"[\x80-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    r"\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-_HIDDEN = re.compile(f"{_HIDDEN_ASCII.pattern}|{_HIDDEN_BEYOND}")
-_LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
-_TO_ESCAPE = re.compile(f"{_HIDDEN_BEYOND}|[\x7f\x85\u2028\u2029]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _STEP_IN_PLACE = re.compile(r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+")
 
@@ -121,28 +110,6 @@ def glance(schema: Any) -> Iterator[tuple[str, bool, str]]:
     for name, value in properties.items():
         if name not in required:
             yield name, False, _short_type(value, schema, 0)
-
-
-def shown(text: Any) -> str:
-    """Text as it may be shown: without control characters, escape sequences and characters that cannot be seen."""
-    if not isinstance(text, str):
-        text = "" if text is None else literal(text)
-    if text.isascii():
-        return _HIDDEN_ASCII.sub("", text if "\r" not in text else _LINE_ENDS.sub("\n", text))
-    return _HIDDEN.sub("", _LINE_ENDS.sub("\n", text))
-
-
-def literal(value: Any) -> str:
-    """A value as JSON, exact; characters that cannot be seen are escaped, because a caller has to send them."""
-    try:
-        text = orjson.dumps(value).decode()
-        exact = (text.isascii() and "\x7f" not in text) or not _TO_ESCAPE.search(text)
-        return text if exact else json.dumps(value, separators=(",", ":"))
-    except (TypeError, ValueError):
-        try:
-            return json.dumps(value, default=str, separators=(",", ":"))
-        except (TypeError, ValueError, RecursionError):
-            return "…"
 
 
 def json_type(value: Any) -> str:
@@ -235,7 +202,7 @@ class _Reader:
             self._open.append(ref)
             param = self.read({**target, **own}, name, required, depth + 1)
             self._open.pop()
-            return param
+            return replace(param, description=_joined(param.description, shown(target.get("description"))))
         label = f"typeof {place}" if place else self._label(ref, target)
         kind, nullable = _type_of(target)
         description, _, default, examples, constraints, _ = _facts(own, name, kind)
@@ -270,6 +237,10 @@ class _Reader:
                 needs.append("+".join(_one_line(name) for name in _names(branch["required"])))
             elif isinstance(branch, dict) and (branch.get("type") == "null" or branch.get("const", 0) is None):
                 nullable = True
+                if branch.get("description"):
+                    param = replace(
+                        param, description=_joined(param.description, f"null: {shown(branch['description'])}")
+                    )
             else:
                 whole = {**base, **branch} if isinstance(branch, dict) else branch
                 variants.append(self.read(whole, "", True, depth + 1))
@@ -288,7 +259,7 @@ class _Reader:
             name=param.name,
             required=param.required,
             nullable=nullable or only.nullable,
-            description=" ".join(dict.fromkeys(filter(None, (param.description, only.description)))),
+            description=_joined(param.description, only.description),
             enum=param.enum or only.enum,
             default=only.default if param.default is ABSENT else param.default,
             examples=param.examples or only.examples,
@@ -298,7 +269,7 @@ class _Reader:
     def _structured(self, param: Param, schema: Mapping[str, Any], depth: int) -> Param:
         if param.type == "object":
             return replace(param, children=tuple(self._children(schema, depth)))
-        if param.type == "array":
+        if param.type == "array" or "items" in schema:
             prefix, rest = schema.get("prefixItems"), schema.get("items")
             if isinstance(rest, list):
                 prefix, rest = rest, schema.get("additionalItems")
@@ -462,6 +433,11 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         else:
             into[key] = [*_list(into.get(key)), *_list(value)] if key in ("required", "allOf") else value
     return into
+
+
+def _joined(first: str, second: str) -> str:
+    """Two descriptions of one thing."""
+    return first if second.strip() in first else f"{first} ({second.strip()})" if first else second.strip()
 
 
 def _one_line(text: str) -> str:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.listing import Listing, Offers, fetch
 from portico.catalog.snapshot import ServerEntry, Snapshot
@@ -23,6 +21,7 @@ from portico.errors import PorticoError
 from portico.events import Bus, CatalogChanged, ListAnnounced, ResourceUpdated
 from portico.search import Index, UnreadableIndex
 from portico.storage.manifests import Manifest, Manifests, ToolRow
+from portico.upstream import jsontext
 from portico.upstream.backend import Connection, Hello, Raw
 from portico.upstream.supervisor import Upstream
 
@@ -196,15 +195,15 @@ def _stored_index(manifests: Manifests) -> Index:
 def _manifest(source: Source, listing: Listing) -> Manifest:
     rows: list[ToolRow] = []
     for entry in listing.tools:
-        blob = orjson.dumps(entry.definition)
+        blob = jsontext.dumps(entry.definition)
         rows.append(ToolRow(entry.definition["name"], content_hash(blob), blob, entry.warnings))
     hello = {**asdict(listing.hello), "warnings": listing.warnings}
     return Manifest(
         source.name,
         source.fingerprint,
         listing.hello.era,
-        orjson.dumps(hello),
-        orjson.dumps(asdict(listing.offers)),
+        jsontext.dumps(hello),
+        jsontext.dumps(asdict(listing.offers)),
         tuple(rows),
         time.time(),
     )
@@ -222,9 +221,9 @@ def _entry(source: Source, listing: Listing, manifest: Manifest) -> ServerEntry:
 
 
 def _entry_from_manifest(source: Source, manifest: Manifest) -> ServerEntry:
-    hello: dict[str, Any] = orjson.loads(manifest.hello)
+    hello: dict[str, Any] = jsontext.loads(manifest.hello)
     warnings = tuple(hello.pop("warnings", ()))
-    offers = orjson.loads(manifest.offers)
+    offers = jsontext.loads(manifest.offers)
     return replace(
         _unknown(source),
         hello=Hello(**hello),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import orjson
+from portico.upstream import jsontext
 
 
 def content_hash(blob: bytes) -> str:
@@ -39,7 +39,7 @@ class Tool:
     @cached_property
     def definition(self) -> Mapping[str, Any]:
         """The raw definition, every field the upstream sent."""
-        return orjson.loads(self.blob)
+        return jsontext.loads(self.blob)
 
     @property
     def description(self) -> str:
@@ -83,6 +83,6 @@ def make_tool(
     tags: tuple[str, ...] = (),
 ) -> Tool:
     """A tool from a definition that has a usable name."""
-    blob = orjson.dumps(definition)
+    blob = jsontext.dumps(definition)
     upstream_name = definition["name"]
     return Tool(server, name or upstream_name, upstream_name, blob, content_hash(blob), warnings, tags)

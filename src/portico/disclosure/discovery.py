@@ -3,7 +3,7 @@
 Every answer fits its budget, says what was left out and how to get it, and none is a dead end.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
@@ -14,6 +14,7 @@ from portico.disclosure.guidance import upstream_instructions
 from portico.disclosure.render import brief, full_text, schema
 from portico.disclosure.tokens import count
 from portico.errors import UnknownName
+from portico.search import Ranking
 
 Detail = str
 FOOTER_TOKENS = 120
@@ -46,9 +47,7 @@ def search(
     only = snapshot.server(server).name if server else None
     question = f"search\0{query}\0{only}\0{limit}\0{detail}"
     offset = cursors.decode(cursor, question, snapshot.version) if cursor else 0
-    ranking = snapshot.index.search(
-        query, limit, offset=offset, groups={only} if only else None, allow=_visible(snapshot)
-    )
+    ranking = rank(snapshot, query, only, limit, offset)
     page = [snapshot.tools[hit.id] for hit in ranking.hits]
     if not page:
         return _nothing(snapshot, states, query, only)
@@ -69,16 +68,22 @@ def search(
     return "\n".join(lines)
 
 
-def _visible(snapshot: Snapshot) -> Callable[[str], bool] | None:
-    return None if snapshot.scope.everything else snapshot.tools.__contains__
+def rank(snapshot: Snapshot, query: str, server: str | None = None, limit: int = 8, offset: int = 0) -> Ranking:
+    """The addresses that match best among those the snapshot's scope sees; `server` is a name, spelt as it is."""
+    visible = None if snapshot.scope.everything else snapshot.tools.__contains__
+    return snapshot.index.search(query, limit, offset=offset, groups={server} if server else None, allow=visible)
+
+
+def nearest(snapshot: Snapshot, query: str) -> list[Tool]:
+    """The tools whose names are spelt most like a query that matched nothing."""
+    return [snapshot.tools[name] for name in snapshot.index.nearest_names(query, NEAREST) if name in snapshot.tools]
 
 
 def _nothing(snapshot: Snapshot, states: States, query: str, server: str | None) -> str:
     where = f"on {server}" if server else f"on these {_count(len(snapshot.servers), 'server')}"
     lines = [f"No tool {where} matches {query!r}."]
-    nearest = [name for name in snapshot.index.nearest_names(query, NEAREST) if name in snapshot.tools]
-    if nearest:
-        lines += ["Nearest names:", *(brief(snapshot.tools[name]) for name in nearest)]
+    if near := nearest(snapshot, query):
+        lines += ["Nearest names:", *map(brief, near)]
     if server:
         lines.append(f'Search all servers, or browse_tools(server="{server}").')
     else:

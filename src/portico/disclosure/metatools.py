@@ -82,7 +82,7 @@ _TOOLS: tuple[Raw, ...] = (
         SEARCH,
         "Search tools",
         "Find tools by what they do, over every connected server. The tools you see directly are only the way in: "
-        "search before saying that something cannot be done. Then call_tool, or describe_tools first for the parameters.",
+        "search before saying that something cannot be done. Then call_tool, or describe_tools first for parameters.",
         {
             "query": _string("What you want to do, in your own words, or a tool's name."),
             "server": _string("Only this server."),

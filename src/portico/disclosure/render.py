@@ -5,16 +5,15 @@ stand; text from the server loses what cannot be seen and nothing else. Raw JSON
 """
 
 import inspect
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
-from portico.catalog.schema import ABSENT, Outline, Param, glance, json_type, literal, outline, shown
+from portico.catalog.schema import ABSENT, Outline, Param, glance, literal, outline, shown
 from portico.catalog.tool import Tool
+from portico.disclosure.example import example
 from portico.disclosure.tokens import count
+from portico.upstream import jsontext
 
 _SENTENCE_TOKENS = 30
 _PARAMS_TOKENS = 26
@@ -34,12 +33,6 @@ _SENTENCE_END = re.compile(r"[.!?][)\"'”’*_`\]]*(?=\s|$)|[。！？]")
 _NOT_AN_END = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|esp|no|inc|ltd|st|dr|mr|ms|a\.k\.a|[a-z])|^\d+)\.$", re.IGNORECASE
 )
-_SAMPLES = {
-    "date-time": "2025-01-31T12:00:00Z", "date": "2025-01-31", "time": "12:00:00Z", "email": "name@example.com",
-    "uri": "https://example.com", "url": "https://example.com", "uuid": "123e4567-e89b-42d3-a456-426614174000",
-    "hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
-}  # fmt: skip
-_MORE_SAMPLES = "example Example EXAMPLE ABC-123 1 12 123 12345 a1b2c3 us-east-1 /a a/b".split()
 
 
 def brief(tool: Tool) -> str:
@@ -77,7 +70,7 @@ def full(tool: Tool, *, extra: Mapping[str, Any] | None = None) -> dict[str, Any
         "tags": list(tool.tags),
         "warnings": list(tool.warnings),
         "example": example(tool),
-        "definition": orjson.loads(tool.blob),
+        "definition": jsontext.loads(tool.blob),
     }
 
 
@@ -86,15 +79,8 @@ def full_text(tool: Tool, *, extra: Mapping[str, Any] | None = None) -> str:
     facts = {**(extra or {}), "warnings": list(tool.warnings), "example": example(tool)}
     raw = {key: value for key, value in tool.definition.items() if key not in ("name", "description")}
     shared = {key: value for key, value in facts.items() if value and key not in raw}
-    lines = (f"{_name(key)}: {orjson.dumps(value).decode()}" for key, value in {**shared, **raw}.items())
+    lines = (f"{_name(key)}: {jsontext.dumps(value).decode()}" for key, value in {**shared, **raw}.items())
     return "\n".join((schema(tool), *lines))
-
-
-def example(tool: Tool) -> dict[str, Any]:
-    """A plausible minimal arguments object: what is required, from defaults, enums and examples where there are any."""
-    tree = outline(tool.definition.get("inputSchema"))
-    value = _sample(tree.root, tree, 0)
-    return value if isinstance(value, dict) else {}
 
 
 def first_sentence(text: str, limit: int = _SENTENCE_TOKENS) -> str:
@@ -185,6 +171,8 @@ def _lines(label: str, param: Param, depth: int, above: str, seen: dict[str, str
     text = _type(param, blocks, notes, role="")
     for number in range(1, len(blocks) + 1):
         text = text.replace("\0", f"object{number}" if len(blocks) > 1 else "object", 1)
+    if len(blocks) == 1 and blocks[0] is not param and blocks[0].description:
+        notes.append(_prose(blocks[0].description))
     parts = [_prose(param.description), *(f"({note})" for note in notes)]
     if param.examples:
         parts.append(f"e.g. {', '.join(map(literal, param.examples))}")
@@ -223,7 +211,7 @@ def _type(param: Param, blocks: list[Param], notes: list[str], *, role: str) -> 
         text = "|".join(map(literal, param.enum))
     elif param.type == "union":
         kinds = [_type(variant, blocks, notes, role="or") for variant in param.variants]
-        text = "|".join(kind for index, kind in enumerate(kinds) if "\0" in kind or kind not in kinds[:index])
+        text = "|".join({(kind, "\0" in kind and index): kind for index, kind in enumerate(kinds)}.values())
     elif param.type == "array":
         inner = _type(param.items, blocks, notes, role="each") if param.items else "any"
         text = f"({inner})[]" if "|" in inner else f"{inner}[]"
@@ -233,7 +221,8 @@ def _type(param: Param, blocks: list[Param], notes: list[str], *, role: str) -> 
     elif param.type == "object" and param.children:
         text = _object(param, blocks, notes)
     else:
-        text = param.type
+        # Some servers list the values of a string as if it were an array.
+        text = f"{param.type}(items {_type(param.items, blocks, notes, role='each')})" if param.items else param.type
     if param.type == "union" and param.children:
         text = f"{_object(param, blocks, notes)} & ({text})"
     if param.constraints:
@@ -242,7 +231,7 @@ def _type(param: Param, blocks: list[Param], notes: list[str], *, role: str) -> 
         text += "|null"
     if role:
         text += _default(param)
-        if param.description and not any(one is param for one in blocks):
+        if param.description and not (blocks and blocks[-1] is param):
             what = text if role == "or" and len(text) < 40 and "\0" not in text else role
             notes.append(f"{what}: {_prose(param.description)}")
     return text
@@ -254,7 +243,7 @@ def _object(param: Param, blocks: list[Param], notes: list[str]) -> str:
         return f"{{{children[0].name}: {_type(children[0], blocks, notes, role='value')}}}"
     if _is_small(param, 3):
         inner = ", ".join(f"{_label(one)}: {_type(one, [], [], role='')}{_default(one)}" for one in children)
-        if len(inner) <= _INLINE_CHARS:
+        if len(inner) <= _INLINE_CHARS and "\0" not in inner:
             return f"{{{inner}}}"
     blocks.append(param)
     return "\0"
@@ -276,13 +265,16 @@ def _default(param: Param) -> str:
 
 
 def _returns(tree: Outline) -> str:
-    """An output schema in one line, shallower the larger it is: its details are in the full form."""
-    text = ""
-    for levels in (4, 3, 2, 1):
-        text = _bare_type(tree.root, tree, levels)
-        if len(text) <= _RETURNS_CHARS:
-            return text
-    return text[:_RETURNS_CHARS].rsplit(",", 1)[0] + ", …}"
+    """An output schema in one line, as deep as fits: its details are in the full form."""
+    text = _bare_type(tree.root, tree, 1)
+    if len(text) > _RETURNS_CHARS:
+        return text[:_RETURNS_CHARS].rsplit(",", 1)[0] + ", …}"
+    for levels in (2, 3, 4):
+        deeper = _bare_type(tree.root, tree, levels)
+        if len(deeper) > _RETURNS_CHARS:
+            break
+        text = deeper
+    return text
 
 
 def _bare_type(param: Param, tree: Outline, levels: int) -> str:
@@ -301,85 +293,6 @@ def _bare_type(param: Param, tree: Outline, levels: int) -> str:
     else:
         text = param.ref or param.type
     return f"{text}|null" if param.nullable else text
-
-
-def _sample(param: Param, tree: Outline, depth: int) -> Any:
-    if param.enum:
-        return param.enum[0]
-    for value in (param.default, *param.examples):
-        if _is_usable(value, param):
-            return value
-    if depth > 24 or param.type == "null":
-        return None
-    if param.ref:
-        return _sample(tree.types.get(param.ref) or outline(param.source).root, tree, depth + 1)
-    if param.variants:
-        value = _sample(param.variants[0], tree, depth + 1)
-        return {**_members(param, tree, depth), **value} if isinstance(value, dict) else value
-    if param.type == "object":
-        return _members(param, tree, depth)
-    if param.type == "array":
-        return _list_sample(param, tree, depth)
-    if param.type in ("integer", "number"):
-        return _number_sample(param)
-    return True if param.type == "boolean" else _string_sample(param)
-
-
-def _is_usable(value: Any, param: Param) -> bool:
-    """Whether a default or an example has the type that it is one for; some servers' have not."""
-    kind = json_type(value)
-    if kind in ("null", "any"):
-        return kind == "null" and param.nullable
-    return param.type in (kind, "any", "union") or (kind, param.type) == ("integer", "number")
-
-
-def _members(param: Param, tree: Outline, depth: int) -> dict[str, Any]:
-    wanted = (one for one in param.children if (one.required or "const" in one.source) and not one.pattern)
-    return {one.name: _sample(one, tree, depth + 1) for one in wanted}
-
-
-def _list_sample(param: Param, tree: Outline, depth: int) -> list[Any]:
-    values = [_sample(one, tree, depth + 1) for one in param.prefix]
-    least, most = _limit(param, "minItems", 1), _limit(param, "maxItems", 100)
-    missing = min(max(least, 1), most) - len(values)
-    if param.items and param.items.source.get("enum") != []:
-        values += [_sample(param.items, tree, depth + 1)] * int(missing)
-    return values
-
-
-def _number_sample(param: Param) -> int | float:
-    low, high = _limit(param, "minimum", -math.inf), _limit(param, "maximum", math.inf)
-    above, below = _limit(param, "exclusiveMinimum", -math.inf), _limit(param, "exclusiveMaximum", math.inf)
-    value = min(max(1, low), high)
-    step = 1 if param.type == "integer" or below - above > 2 else (below - above) / 2
-    value = above + step if value <= above else below - step if value >= below else value
-    multiple = _limit(param, "multipleOf", 0)
-    value = math.ceil(value / multiple) * multiple if multiple > 0 else value
-    return math.ceil(value) if param.type == "integer" else value
-
-
-def _string_sample(param: Param) -> str:
-    name = _flat(shown(param.name)) or "text"
-    limits = {key: param.source[key] for key in ("pattern", "minLength", "maxLength") if key in param.source}
-    first = _SAMPLES.get(str(param.source.get("format")), f"<{name}>")
-    least, most = min(int(_limit(param, "minLength", 0)), 10_000), int(_limit(param, "maxLength", 10_000))
-    if "pattern" not in limits:
-        return first[:most].ljust(least, "x")
-    # Imported here because search answers need this module at once and hardly ever a pattern. The pattern is a
-    # stranger's: only a matcher that cannot run away may try it.
-    import jsonschema_rs
-
-    try:
-        fits = jsonschema_rs.validator_for(limits).is_valid
-    except ValueError:
-        return first
-    candidates = [one[:most] for one in (first, name, *_MORE_SAMPLES, *_SAMPLES.values())]
-    return next((one for one in (text.ljust(least, text[-1:] or "x") for text in candidates) if fits(one)), first)
-
-
-def _limit(param: Param, key: str, otherwise: float) -> float:
-    value = param.source.get(key)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
 
 
 def _name(name: str) -> str:

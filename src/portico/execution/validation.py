@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import jsonschema_rs
-import orjson
 
 from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
+from portico.upstream import jsontext
 
 MAX_PROBLEMS = 5
 
@@ -37,7 +37,7 @@ def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=4_096)
 def _validator(key: str, blob: bytes) -> Any | None:
-    schema = orjson.loads(blob).get("inputSchema")
+    schema = jsontext.loads(blob).get("inputSchema")
     if not isinstance(schema, dict):
         return None
     try:

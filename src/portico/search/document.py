@@ -47,7 +47,7 @@ class Hit:
 
     id: str
     score: float
-    """0 … 1: the share of a perfect match that was reached; an exact name adds 1, an exact address 2."""
+    """Below 1, the share of a perfect match that was reached; 1 and more for a tool whose name the query is."""
     reasons: tuple[Reason, ...] = ()
 
 

@@ -20,9 +20,10 @@ from portico.search.ranking import leaders
 from portico.search.reading import read
 from portico.search.roster import Mask, Roster, name_key
 
-_EXACT_NAME = 1.0
-_EXACT_ADDRESS = 2.0
-"""Scores of words stay below 1: whoever types a name gets the tool of that name."""
+_SAME_NAME, _SAME_ADDRESS = 1.0, 2.0
+"""Scores of words stay below 1: whoever types a name gets the tool of that name, then the tools that say it."""
+_LETTER_BY_LETTER = 2.0
+"""`send_email` and `send-email` are the same name; the one that was typed comes first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +98,7 @@ class Index:
         return Ranking(hits, int(np.count_nonzero(scores)), best)
 
     def _fit(self, slot: int, scores: lexical.Scores, sought: Sequence[lexical.Sought]) -> float:
-        return 1.0 if scores[slot] >= _EXACT_NAME else lexical.coverage(self._postings, sought, slot)
+        return 1.0 if scores[slot] >= _SAME_NAME else lexical.coverage(self._postings, sought, slot)
 
     def _allowed(self, groups: Collection[str] | None, allow: Callable[[str], bool] | Mask | None) -> Mask | None:
         masks = [] if groups is None else [self._roster.mask_of_groups(groups)]
@@ -106,12 +107,18 @@ class Index:
         return np.logical_and.reduce(masks) if masks else None
 
     def _exact(self, query: str, allowed: Mask | None) -> lexical.Scores:
-        key = np.uint64(name_key(query))
+        """What a document earns for having the query as its name or address."""
+        roster, typed = self._roster, query.strip()
+        earned = np.zeros(len(roster.ids), dtype=np.float32)
+        key = np.uint64(name_key(typed))
         if not key:
-            return np.zeros(len(self._roster.ids), dtype=np.float32)
-        names, addresses = self._roster.name_keys == key, self._roster.id_keys == key
-        found = np.where(addresses, np.float32(_EXACT_ADDRESS), names * np.float32(_EXACT_NAME))
-        return found if allowed is None else found * allowed
+            return earned
+        earned[roster.name_keys == key] = _SAME_NAME
+        earned[roster.id_keys == key] = _SAME_ADDRESS
+        for slot in np.flatnonzero(earned).tolist():
+            if typed in (roster.names[slot], roster.ids[slot]):
+                earned[slot] += _LETTER_BY_LETTER
+        return earned if allowed is None else earned * allowed
 
     def nearest_names(self, name: str, limit: int = 5) -> list[str]:
         """The ids whose name or address is spelt most like `name`, nearest first; none if nothing is near."""

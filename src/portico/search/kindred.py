@@ -163,3 +163,5 @@ def _by_term() -> dict[str, tuple[str, ...]]:
 
 CONCEPTS = _by_term()
 """The concepts of a term. Reading the table takes well under a millisecond, so it is read on import."""
+
+ALL_CONCEPTS = tuple(dict.fromkeys(concept for concepts in CONCEPTS.values() for concept in concepts))

@@ -110,4 +110,4 @@ def _runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64]) -> I
 
 
 def _join(old: NDArray[Any], added: NDArray[Any], runs: list[Run]) -> NDArray[Any]:
-    return np.concatenate([old[a:b] if b else added[c:d] for a, b, c, d in runs if b > a or d > c])
+    return np.concatenate([old[:0], *(old[a:b] if b else added[c:d] for a, b, c, d in runs if b > a or d > c)])

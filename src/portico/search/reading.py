@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from portico.search.document import Document
 from portico.search.fields import FIELDS, LENGTH, SATURATION, texts
-from portico.search.kindred import CONCEPT, CONCEPTS
+from portico.search.kindred import ALL_CONCEPTS, CONCEPTS
 from portico.search.postings import STRONGEST, Entries
 from portico.search.tokens import terms_of, words
+
+Numbers = NDArray[np.int64]
 
 _BATCH = 2_048
 """Documents read at once: bounds the working memory of a large build."""
@@ -25,8 +27,9 @@ _BITS = np.array([1 << at for at in range(len(FIELDS))], dtype=np.uint16)
 
 def read(documents: Sequence[Document], slots: Sequence[int], vocabulary: dict[str, int]) -> Entries:
     """The postings of `documents`, each in its slot. New terms are entered into `vocabulary`."""
+    lexicon = _Lexicon(vocabulary)
     batches = [
-        _read_batch(documents[at : at + _BATCH], np.asarray(slots[at : at + _BATCH], dtype=np.uint32), vocabulary)
+        _read_batch(documents[at : at + _BATCH], np.asarray(slots[at : at + _BATCH], dtype=np.uint32), lexicon)
         for at in range(0, max(1, len(documents)), _BATCH)
     ]
     rows = [np.concatenate(column) for column in zip(*batches, strict=True)]
@@ -38,8 +41,9 @@ def read(documents: Sequence[Document], slots: Sequence[int], vocabulary: dict[s
 Rows = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint16], NDArray[np.uint16]]
 
 
-def _read_batch(documents: Sequence[Document], slots: NDArray[np.uint32], vocabulary: dict[str, int]) -> Rows:
-    tokens, counts = _number(documents, vocabulary)
+def _read_batch(documents: Sequence[Document], slots: NDArray[np.uint32], lexicon: "_Lexicon") -> Rows:
+    tokens, counts = lexicon.number(documents)
+    vocabulary = lexicon.vocabulary
     cells = np.repeat(np.arange(len(counts)), counts)
     worth = _worth(tokens, cells, len(counts), vocabulary)
     positions, fields = np.divmod(cells, len(FIELDS))
@@ -57,38 +61,37 @@ def _read_batch(documents: Sequence[Document], slots: NDArray[np.uint32], vocabu
     return terms.astype(np.uint32), slots[positions], strengths, found_in
 
 
-def _number(documents: Sequence[Document], vocabulary: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All terms by number, and how many of them stand in each field of each document."""
-    numbers_of: dict[str, array[int]] = {}
-    tokens = array("q")
-    counts = array("q")
-    for document in documents:
-        for text in texts(document):
-            before = len(tokens)
-            for word in words(text) if text else ():
-                numbers = numbers_of.get(word)
-                if numbers is None:
-                    numbers = numbers_of[word] = _numbers(word, vocabulary)
-                tokens.extend(numbers)
-            counts.append(len(tokens) - before)
-    return np.frombuffer(tokens, dtype=np.int64) if tokens else np.empty(0, np.int64), np.array(counts, dtype=np.int64)
+class _Lexicon(dict[str, "array[int]"]):
+    """Word → the numbers of its terms and their concepts, worked out at a word's first appearance."""
+
+    def __init__(self, vocabulary: dict[str, int]) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+
+    def __missing__(self, word: str) -> "array[int]":
+        numbers, vocabulary = array("q"), self.vocabulary
+        for term in terms_of(word):
+            numbers.append(vocabulary.setdefault(term, len(vocabulary)))
+            numbers.extend(vocabulary.setdefault(concept, len(vocabulary)) for concept in CONCEPTS.get(term, ()))
+        self[word] = numbers
+        return numbers
+
+    def number(self, documents: Sequence[Document]) -> tuple[Numbers, Numbers]:
+        """All terms of the documents by number, and how many of them stand in each field of each document."""
+        tokens, counts = array("q"), array("q")
+        for document in documents:
+            for text in texts(document):
+                before = len(tokens)
+                for word in words(text) if text else ():
+                    tokens.extend(self[word])
+                counts.append(len(tokens) - before)
+        return np.array(tokens, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 
-def _numbers(word: str, vocabulary: dict[str, int]) -> "array[int]":
-    found = array("q")
-    for term in terms_of(word):
-        found.append(vocabulary.setdefault(term, len(vocabulary)))
-        found.extend(vocabulary.setdefault(concept, len(vocabulary)) for concept in CONCEPTS.get(term, ()))
-    return found
-
-
-def _worth(
-    tokens: NDArray[np.int64], cells: NDArray[np.int64], size: int, vocabulary: dict[str, int]
-) -> NDArray[np.float64]:
+def _worth(tokens: Numbers, cells: Numbers, size: int, vocabulary: dict[str, int]) -> NDArray[np.float64]:
     """What each token adds: its field's weight, diluted by the length of the field in this document."""
-    concepts = [number for term, number in vocabulary.items() if term.startswith(CONCEPT)]
     own = np.ones(len(vocabulary), dtype=bool)
-    own[concepts] = False
+    own[[vocabulary[concept] for concept in ALL_CONCEPTS if concept in vocabulary]] = False
     # Concepts repeat what is there: they do not make a text longer.
     lengths = np.bincount(cells, weights=own[tokens], minlength=size).reshape(-1, len(FIELDS))
     worth = _WEIGHTS / (1 - LENGTH + LENGTH * lengths / _TYPICAL)

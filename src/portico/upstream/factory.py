@@ -1,5 +1,6 @@
 """From a server's configuration to the backend that reaches it."""
 
+import asyncio
 import importlib
 import inspect
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ def make_backend(name: str, config: BackendConfig, limits: Limits, guard: Guard)
                 return SseBackend(name, url, config.headers, roots(config.roots), size)
             return HttpBackend(name, url, config.headers, config.protocol, roots(config.roots), size)
         case "functions":
-            return FunctionsBackend(name, load_functions(cast(str, config.functions)), config.description)
+            return ImportedFunctions(name, cast(str, config.functions), config.description)
         case "recorded":
             return RecordedBackend(name, cast(Path, config.recorded), config.recorded_slug)
 
@@ -64,22 +65,56 @@ class UnusableBackend:
         return {"problem": self.problem}
 
 
+class ImportedFunctions:
+    """Functions that are imported when they are first needed: what their module does on import costs only itself."""
+
+    kind = "functions"
+
+    def __init__(self, name: str, target: str, instructions: str = "") -> None:
+        self._name = name
+        self._target = target
+        self._instructions = instructions
+
+    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
+        """Import them, off the event loop."""
+        tools = await asyncio.to_thread(load_functions, self._target)
+        return await FunctionsBackend(self._name, tools, self._instructions).connect(listener, era)
+
+    def diagnostics(self) -> Mapping[str, Any]:
+        """Where the functions are."""
+        return {"functions": self._target}
+
+
 def load_functions(target: str) -> tuple[FunctionTool, ...]:
-    """The functions `package.module:attribute` names: a module's public functions, a mapping, or a list."""
+    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one function."""
     module_name, _, attribute = target.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split(".") if attribute else ():
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise BackendUnavailable(f"{target} cannot be imported: {error}") from error
+        return tuple(
+            item if isinstance(item, FunctionTool) else function_tool(item, key) for key, item in _named(found)
+        )
+    except Exception as error:  # the module is the user's: whatever it raises is the reason it cannot be used
+        raise BackendUnavailable(
+            f"{target} cannot be used: {type(error).__name__}: {error}",
+            advice="`functions` is package.module or package.module:attribute, importable by the gateway's Python.",
+        ) from error
+
+
+def _named(found: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(found, Mapping):
-        named: Iterable[tuple[str, Any]] = found.items()
-    elif isinstance(found, Iterable):
-        named = ((item.definition["name"] if isinstance(item, FunctionTool) else item.__name__, item) for item in found)
-    else:
-        named = ((key, value) for key, value in vars(found).items() if inspect.isfunction(value) and key[0] != "_")
-    return tuple(item if isinstance(item, FunctionTool) else function_tool(item, key) for key, item in named)
+        return found.items()
+    if inspect.isroutine(found):
+        return [(found.__name__, found)]
+    if isinstance(found, Iterable):
+        return ((item.definition["name"] if isinstance(item, FunctionTool) else item.__name__, item) for item in found)
+    return (
+        (key, value)
+        for key, value in vars(found).items()
+        # What a module imported from elsewhere is not its offer.
+        if inspect.isfunction(value) and key[0] != "_" and value.__module__ == getattr(found, "__name__", "")
+    )
 
 
 def roots(folders: Iterable[str]) -> tuple[Raw, ...]:

@@ -30,6 +30,7 @@ from portico.upstream.peer import MAX_SERVER_REQUESTS, NO_OPTIONS, answer_upstre
 MAX_REQUESTS = 100
 """Requests under way at one time; more wait their turn. Answers and cancellations never wait."""
 FAREWELL_S = 1.0
+ANSWER_S = 30.0
 DELETE_S = 2.0
 
 _ABOUT_NO_REQUEST = frozenset(
@@ -258,6 +259,8 @@ class HttpConnection:
         return relays[-1] if relays and len({relay.origin for relay in relays}) == 1 else None
 
     def _asked(self, request_id: object, method: str, params: Raw, call: _Call | None) -> None:
+        if len(self._tasks) >= 2 * MAX_SERVER_REQUESTS:
+            return  # a flood; even refusals would only feed it
         if len(self._answering) >= MAX_SERVER_REQUESTS:
             error = {"code": INTERNAL_ERROR, "message": "too many requests at once"}
             self._spawn(self._tell({"jsonrpc": "2.0", "id": request_id, "error": error}))
@@ -288,7 +291,7 @@ class HttpConnection:
 
     async def _tell(self, frame: Raw) -> None:
         with contextlib.suppress(PorticoError, TimeoutError):
-            async with asyncio.timeout(FAREWELL_S if "method" in frame else None):
+            async with asyncio.timeout(FAREWELL_S if "method" in frame else ANSWER_S):
                 await self._exchange.tell(frame)
 
     async def _ignored(self, message: Raw) -> None:

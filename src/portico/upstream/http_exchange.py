@@ -5,14 +5,12 @@ beyond the headers it is told to send.
 """
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-import orjson
-
 from portico.errors import BackendUnavailable, PorticoError
+from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
@@ -145,10 +143,7 @@ class Exchange:
             return False
 
     def _rendered(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
-        try:
-            body = orjson.dumps(frame)
-        except orjson.JSONEncodeError:
-            body = json.dumps(frame).encode()  # integers over 64 bits and lone surrogates are legal JSON
+        body = jsontext.dumps(frame)
         extra = header_lines(headers) if headers else b""
         return b"%s%scontent-length: %d\r\n\r\n%s" % (self._post, extra, len(body), body)
 
@@ -229,8 +224,8 @@ class Exchange:
     def decoded(self, body: bytes) -> list[Raw]:
         """The messages in a body or event: one, or a batch of the 2025-03-26 kind."""
         try:
-            message: Any = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
+            message: Any = jsontext.loads(body)
+        except ValueError as error:
             raise not_an_answer(self._name, f"sent what is not JSON ({error})", body) from None
         found = cast("list[Any]", message) if isinstance(message, list) else [message]
         if not all(isinstance(item, dict) for item in found):

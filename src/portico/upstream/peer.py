@@ -36,6 +36,8 @@ class _Waiting:
     progress_token: str | int | None
     patience: float | None
     deadline: asyncio.Timeout | None = None
+    told: asyncio.Task[None] | None = None
+    """The last progress on its way to the caller; the next waits for it, and so does the answer."""
 
     def progressed(self) -> None:
         """A server that reports progress is given its time anew."""
@@ -127,22 +129,20 @@ class Peer:
 
     def _answered(self, frame: Raw) -> None:
         waiting = self._waiting.get(_request_id(frame["id"]))
-        if waiting is None or waiting.answer.done():
+        if waiting is None:
             return
-        error = frame.get("error")
-        if isinstance(error, Mapping):
-            waiting.answer.set_exception(remote_error(error))
-        elif isinstance(result := frame.get("result"), dict):
-            waiting.answer.set_result(cast(Raw, result))
+        if waiting.told is not None and not waiting.told.done():
+            waiting.told.add_done_callback(lambda _: _settle(waiting, frame))
         else:
-            waiting.answer.set_exception(RemoteError(INTERNAL_ERROR, "the server answered without a result object"))
+            _settle(waiting, frame)
 
     def _notified(self, method: str, params: Raw) -> None:
         if method == "notifications/progress":
             waiting = self._waiting.get(_request_id(params.get("progressToken")))
             if waiting is not None and waiting.relay is not None and waiting.progress_token is not None:
                 waiting.progressed()
-                self._spawn(waiting.relay.notify(method, {**params, "progressToken": waiting.progress_token}))
+                told = waiting.relay.notify(method, {**params, "progressToken": waiting.progress_token})
+                waiting.told = self._spawn(_after(waiting.told, told))
         elif method == "notifications/message" and (relay := self._sole_caller()) is not None:
             self._spawn(relay.notify(method, params))
         else:
@@ -165,10 +165,11 @@ class Peer:
         if self._ended is None and method != "initialize":
             self._spawn(self._send(_frame("notifications/cancelled", {"requestId": request_id, "reason": reason})))
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(_contained(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def answer_upstream(
@@ -198,6 +199,24 @@ def remote_error(error: Mapping[str, Any]) -> RemoteError:
         error.get("data"),
         has_data="data" in error,
     )
+
+
+def _settle(waiting: _Waiting, frame: Raw) -> None:
+    answer, error = waiting.answer, frame.get("error")
+    if answer.done():
+        return
+    if isinstance(error, Mapping):
+        answer.set_exception(remote_error(cast("Mapping[str, Any]", error)))
+    elif isinstance(result := frame.get("result"), dict):
+        answer.set_result(cast(Raw, result))
+    else:
+        answer.set_exception(RemoteError(INTERNAL_ERROR, "the server answered without a result object"))
+
+
+async def _after(before: "asyncio.Task[None] | None", work: Awaitable[None]) -> None:
+    if before is not None:
+        await asyncio.wait({before})
+    await work
 
 
 async def _contained(work: Awaitable[None]) -> None:

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from portico.errors import BackendUnavailable
-from portico.upstream import process
+from portico.upstream import jsontext, process
 from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import SUBSCRIPTION_KEY, legacy_params, modern_params, subscription_params
 from portico.upstream.handshake import DiedOfProbe, Protocols, introduce
@@ -139,7 +137,7 @@ class StdioConnection:
         stdin = self._child.stdin
         assert stdin is not None
         try:
-            stdin.write(orjson.dumps(frame) + b"\n")
+            stdin.write(jsontext.dumps(frame) + b"\n")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
             raise BackendUnavailable(f"{self._backend.name} no longer reads its input: {self._last_words()}") from error
@@ -151,8 +149,8 @@ class StdioConnection:
         try:
             while line := await stdout.readline():
                 try:
-                    message = orjson.loads(line)
-                except orjson.JSONDecodeError:
+                    message = jsontext.loads(line)
+                except ValueError:
                     message = None
                 before = self._peer.noise
                 if line.strip():

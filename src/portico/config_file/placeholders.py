@@ -1,0 +1,127 @@
+"""`${VAR}` in strings → values: our own syntax, and what VS Code, Cursor, Claude Code and Gemini CLI write.
+
+`${VAR}` · `${VAR:-default}` (also when VAR is empty; the default may hold placeholders) · `${env:VAR}` ·
+`${workspaceFolder}`, `${workspaceFolderBasename}`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` · `$${` is a
+plain `${`. Pure: the environment and the folders are arguments.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PLACEHOLDER = re.compile(r"\$\$\{|\$\{((?:[^{}]|\{[^{}]*\})*)\}")
+VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+BARE = re.compile(r"((?:Bearer|Basic|Token) )?\$([A-Z_][A-Z0-9_]*)")
+"""Gemini CLI's `$VAR`, where it is the whole value; elsewhere a `$` may well be part of a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders placeholders can stand for."""
+
+    workspace: Path
+    cwd: Path
+    home: Path
+
+    def named(self, name: str) -> str | None:
+        return {
+            "workspaceFolder": str(self.workspace),
+            "workspaceFolderBasename": self.workspace.name,
+            "workspaceRoot": str(self.workspace),
+            "userHome": str(self.home),
+            "cwd": str(self.cwd),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }.get(name)
+
+
+@dataclass(slots=True)
+class Expansion:
+    """A text with its placeholders filled in, and what could not be."""
+
+    text: str
+    variables: bool = False
+    """Whether environment variables have a part in it: what they held may be secret."""
+    problems: list[str] = field(default_factory=list[str])
+    """Why it cannot be used, each with what to do."""
+    oddities: list[str] = field(default_factory=list[str])
+    """`${…}` that name nothing and were left as they are."""
+
+
+def expand(text: str, environ: Mapping[str, str], places: Places, *, bare: bool = False) -> Expansion:
+    """Fill in every placeholder; what cannot be filled in stays as it is and is told."""
+    done = Expansion(text)
+    if "$" not in text:
+        return done
+
+    def fill(match: re.Match[str]) -> str:
+        body = match.group(1)
+        if body is None:
+            return "${"
+        place = places.named(body)
+        if place is not None:
+            return place
+        scheme, colon, rest = body.partition(":")
+        if colon and scheme == "input":
+            done.problems.append(
+                f"${{input:{rest}}} asks for the input {rest!r}, and nobody can be asked here: "
+                f"put the value into an environment variable and write ${{{variable_for(rest)}}}"
+            )
+            return match.group()
+        variable = VARIABLE.fullmatch(body)
+        if variable is None:
+            if colon and scheme in ("command", "config", "extension"):
+                done.problems.append(f"only an editor can fill in ${{{body}}}: write the value, or ${{VAR}}")
+            else:
+                done.oddities.append(match.group())
+            return match.group()
+        name, default = variable.groups()
+        done.variables = True
+        value = environ.get(name)
+        if value or (value is not None and default is None):
+            return value
+        if default is not None:
+            return PLACEHOLDER.sub(fill, default)
+        done.problems.append(f"the environment variable {name} is not set: set it, or write ${{{name}:-default}}")
+        return match.group()
+
+    whole = BARE.fullmatch(text) if bare else None
+    if whole is not None and whole.group(2) in environ:
+        done.text, done.variables = (whole.group(1) or "") + environ[whole.group(2)], True
+    else:
+        done.text = PLACEHOLDER.sub(fill, text)
+    return done
+
+
+def variable_for(input_id: str) -> str:
+    """A variable name for an editor's input: github-token → GITHUB_TOKEN."""
+    return re.sub(r"\W+", "_", input_id).strip("_").upper() or "VAR"
+
+
+ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*")
+QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?""")
+ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read_env_file(text: str) -> tuple[dict[str, str], list[int]]:
+    """KEY=VALUE lines (comments, quotes, `export`), and the numbers of the lines that are none."""
+    values: dict[str, str] = {}
+    odd: list[int] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = ENV_LINE.fullmatch(line)
+        if match is None:
+            odd.append(number)
+            continue
+        name, raw = match.groups()
+        quoted = QUOTED.fullmatch(raw)
+        if quoted is None:
+            values[name] = re.split(r"\s+#", raw, maxsplit=1)[0]
+        elif raw[0] == "'":
+            values[name] = quoted.group(1)[1:-1]
+        else:
+            values[name] = re.sub(r"\\(.)", lambda m: ESCAPES.get(m.group(1), m.group(1)), quoted.group(1)[1:-1])
+    return values, odd

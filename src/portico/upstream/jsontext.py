@@ -1,0 +1,36 @@
+"""JSON as it is: orjson for speed, the standard library where orjson would change or refuse a number.
+
+orjson reads an integer beyond 64 bits as a float and does not write one at all; a relay may do neither.
+"""
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+LONG = 20
+"""Digits of the shortest integer that may pass 64 bits."""
+_DIGIT = re.compile(rb"[0-9]")
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG)
+
+
+def loads(text: bytes) -> Any:
+    """Decode; raises ValueError on anything that is not JSON."""
+    return json.loads(text) if _has_long_number(text) else orjson.loads(text)
+
+
+def dumps(value: Any) -> bytes:
+    """Encode, compact; raises ValueError or TypeError on what JSON cannot say."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # integers over 64 bits and lone surrogates are legal JSON
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _has_long_number(text: bytes) -> bool:
+    # Whatever run of that length there is, it covers a place that the stride looks at.
+    return any(
+        _LONG_NUMBER.search(text, max(0, at - LONG + 1), at + LONG)
+        for at in (found.start() * LONG for found in _DIGIT.finditer(text[::LONG]))
+    )

@@ -1,0 +1,240 @@
+"""Every tool of a recorded fleet of real servers can be shown, in budget, with nothing a caller needs lost."""
+
+import gzip
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import orjson
+import pytest
+
+from portico.catalog.tool import Tool, make_tool
+from portico.disclosure.example import example
+from portico.disclosure.render import brief, full, full_text, schema
+from portico.disclosure.tokens import count, exact_counter
+
+SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
+FLEET = SHARED / "fleet" / "servers.jsonl.gz"
+
+pytestmark = pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
+
+
+@pytest.fixture(scope="module")
+def tools() -> list[Tool]:
+    with gzip.open(FLEET) as file:
+        servers = [orjson.loads(line) for line in file]
+    return [make_tool(server["slug"], definition) for server in servers for definition in server["tools"]]
+
+
+@pytest.fixture
+def tokens(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
+    if "TIKTOKEN_CACHE_DIR" not in os.environ:
+        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(SHARED / "tokenizer"))
+    exact = exact_counter()
+    if exact is None:
+        pytest.skip("tiktoken or its o200k_base table is not at hand")
+    return exact.count
+
+
+def quantile(values: list[float] | list[int], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
+
+
+def listing(tool: Tool) -> str:
+    """What a client would carry in its context without a gateway."""
+    return orjson.dumps({key: tool.definition.get(key) for key in ("name", "description", "inputSchema")}).decode()
+
+
+def test_briefs_are_single_lines_within_their_token_budget(tools: list[Tool], tokens: Callable[[str], int]):
+    briefs = [brief(tool) for tool in tools]
+    assert all(
+        len(line.splitlines()) == 1 and line.startswith(tool.address) for line, tool in zip(briefs, tools, strict=True)
+    )
+    costs = [tokens(line) for line in briefs]
+    assert statistics.median(costs) <= 35
+    assert quantile(costs, 0.99) <= 80
+
+
+def test_briefs_name_every_required_parameter(tools: list[Tool]):
+    for tool in tools:
+        signature = brief(tool).split(" — ")[0]
+        for name in tool.input_schema.get("required", []):
+            assert name in signature, tool.address
+
+
+def test_full_carries_the_definition_unchanged(tools: list[Tool]):
+    for tool in tools:
+        upstream = orjson.loads(tool.blob)
+        assert orjson.loads(orjson.dumps(full(tool)))["definition"] == upstream
+        raw = [line for line in full_text(tool).split("\n") if line.startswith("inputSchema: ")][-1]
+        assert orjson.loads(raw.removeprefix("inputSchema: ")) == upstream["inputSchema"], tool.address
+
+
+def test_examples_fit_their_schemas(tools: list[Tool]):
+    valid = sum(jsonschema_rs.is_valid(dict(tool.input_schema), example(tool)) for tool in tools)
+    assert valid / len(tools) >= 0.99
+
+
+def test_the_typed_form_costs_less_than_half_of_what_json_schema_adds_to_the_text(
+    tools: list[Tool], tokens: Callable[[str], int]
+):
+    """The servers' own words are kept whole in both, so what is compared is all the rest."""
+    shares: list[float] = []
+    whole: list[float] = []
+    for tool in tools:
+        rendered = "\n".join(line for line in schema(tool).split("\n") if not line.startswith("returns: "))
+        ours, theirs = tokens(rendered), tokens(listing(tool))
+        words = tokens(tool.description) + sum(tokens(text) for text in descriptions(tool.input_schema))
+        whole.append(ours / theirs)
+        if tool.input_schema.get("properties"):
+            shares.append((ours - words) / (theirs - words))
+    assert statistics.median(shares) <= 0.45
+    assert statistics.median(whole) <= 0.70
+
+
+@pytest.mark.parametrize(
+    "text", [listing, brief, schema, lambda tool: tool.description], ids=["json", "brief", "schema", "prose"]
+)
+def test_the_estimate_is_close_to_the_exact_count_and_rather_high(
+    text: Callable[[Tool], str], tools: list[Tool], tokens: Callable[[str], int]
+):
+    errors: list[float] = []
+    total_estimate = total_exact = 0
+    for tool in tools:
+        shown = text(tool)
+        exact, estimate = tokens(shown), count(shown)
+        total_estimate, total_exact = total_estimate + estimate, total_exact + exact
+        if exact > 50:
+            errors.append(estimate / exact - 1)
+    assert abs(statistics.mean(errors)) < 0.03
+    assert quantile([abs(error) for error in errors], 0.95) < 0.12
+    assert -0.015 < total_estimate / total_exact - 1 < 0.03
+
+
+# What a caller needs, collected from the raw schema by other means than the renderer's.
+
+
+def descriptions(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "description" and isinstance(value, str):
+                yield value
+            else:
+                yield from descriptions(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from descriptions(value)
+
+
+def follow(node: Any, root: Any) -> Any:
+    for _ in range(9):
+        if not (isinstance(node, dict) and isinstance(node.get("$ref"), str)):
+            break
+        target = root
+        for step in node["$ref"].split("/")[1:]:
+            target = target[int(step)] if isinstance(target, list) else target[step]
+        node = target
+    return node
+
+
+def schemas(node: Any, root: Any, seen: set[int]) -> Iterator[dict[str, Any]]:
+    """Every schema that arguments can meet, each once."""
+    node = follow(node, root)
+    if not isinstance(node, dict) or id(node) in seen:
+        return
+    seen.add(id(node))
+    yield node
+    for key in ("properties", "patternProperties"):
+        for child in node.get(key, {}).values():
+            yield from schemas(child, root, seen)
+    for key in ("items", "additionalProperties"):
+        yield from schemas(node.get(key), root, seen)
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for child in node.get(key, []):
+            yield from schemas(child, root, seen)
+
+
+def words_of(node: Any, root: Any, hops: int = 0) -> Iterator[tuple[str, ...]]:
+    """For each thing that a type must show: the spellings, one of which has to be there."""
+    if isinstance(node, dict) and "$ref" in node:
+        name = node["$ref"].rsplit("/", 1)[-1]
+        inner = (
+            [spelling for spellings in words_of(follow(node, root), root, hops + 1) for spelling in spellings]
+            if hops < 3
+            else []
+        )
+        yield (name, "typeof ", *inner)
+        return
+    if not isinstance(node, dict):
+        return
+    values = [node["const"]] if "const" in node else node.get("enum") or []
+    if values:
+        for value in values:
+            yield (orjson.dumps(value).decode(),)
+        return
+    for part in node.get("anyOf", []) + node.get("oneOf", []):
+        yield from words_of(part, root, hops)
+    kinds = node.get("type", [])
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        yield {"object": ("object", "{"), "array": ("[",)}.get(kind, (kind,))
+    if "items" in node:
+        yield from words_of(node["items"], root, hops)
+
+
+def spelled(name: str) -> list[str]:
+    return [name, orjson.dumps(name).decode()]
+
+
+def missing(tool: Tool) -> Iterator[str]:
+    """What the typed form of a tool does not say and should."""
+    root = tool.input_schema
+    text = schema(tool)
+    squeezed = "".join(text.split())
+    for node in schemas(root, root, set()):
+        required = node.get("required", [])
+        for name, child in (node.get("properties") or {}).items():
+            mark = ": " if name in required else "?: "
+            places = [place for form in spelled(name) for place in text.split(f"{form}{mark}")[1:]]
+            lines = [place.split("\n")[0] for place in places]
+            if not any(f"{before}{form}{mark}" in text for form in spelled(name) for before in (" ", "{")):
+                yield f"{name}{mark}"
+            for spellings in words_of(child, root):
+                if not any(any(word in line for word in spellings) for line in lines):
+                    yield f"{name}: the type {spellings[0]}"
+            if isinstance(child, dict) and "default" in child:
+                value = orjson.dumps(child["default"]).decode()
+                forms = (f" = {value}", "(default null)" if value == "null" else f" = {value}")
+                if not any(form in line for line in lines for form in forms):
+                    yield f"{name} = {value}"
+        for value in node.get("enum", []):
+            if orjson.dumps(value).decode() not in text:
+                yield f"the value {value!r}"
+        if "default" in node and orjson.dumps(node["default"]).decode() not in text:
+            yield f"the default {node['default']!r}"
+        for key in ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "exclusiveMinimum"):
+            if key in node and abs(node[key]) != 2**53 - 1 and orjson.dumps(node[key]).decode() not in text:
+                yield f"the limit {key} {node[key]}"
+        for key in ("format", "pattern"):
+            if key in node and node[key] not in text:
+                yield f"the {key} {node[key]}"
+        if isinstance(node.get("description"), str) and node is not root:
+            words = "".join(
+                char for char in node["description"] if char.isprintable() and char not in "\ufe0f\u200b"
+            ).split()
+            if "".join(words) not in squeezed.replace("\ufe0f", ""):
+                yield f"the description {node['description'][:60]!r}"
+
+
+def test_the_typed_form_loses_nothing_a_caller_needs(tools: list[Tool]):
+    lost = {tool.address: found for tool in tools if (found := list(missing(tool)))}
+    assert not lost, dict(list(lost.items())[:5])
+
+
+def test_the_typed_form_keeps_the_whole_description(tools: list[Tool]):
+    for tool in tools:
+        plain = "".join(char for char in tool.description if char.isprintable() or char.isspace())
+        wanted = "".join(plain.replace("\ufe0f", "").replace("\u200d", "").split())
+        assert wanted in "".join(schema(tool).split()), tool.address

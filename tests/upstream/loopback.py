@@ -1,0 +1,87 @@
+"""Real servers on a loopback port, and the two ends a conversation is watched from."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import uvicorn
+
+from portico.upstream.backend import Raw
+
+PATIENCE_S = 10.0
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def serve(app: Any, **options: Any) -> AsyncGenerator[str, None]:
+    """An ASGI application under a URL without a path."""
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=1, ws="none", **options
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    # What `Server.serve` does, without taking the signals from pytest.
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    running = asyncio.create_task(server.main_loop())
+    try:
+        yield f"{'https' if config.is_ssl else 'http'}://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE_S):
+            await running
+            await server.shutdown()
+
+
+@asynccontextmanager
+async def serve_bytes(answer: Callable[[bytes], bytes]) -> AsyncGenerator[str, None]:
+    """A server below HTTP: answers each request's bytes with bytes, then hangs up."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+class Ears:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.notifications: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue()
+        self.losses: asyncio.Queue[str] = asyncio.Queue()
+
+    def notified(self, method: str, params: Raw) -> None:
+        self.notifications.put_nowait((method, params))
+
+    def lost(self, reason: str) -> None:
+        self.losses.put_nowait(reason)
+
+
+class Caller:
+    """The client at the far end of a call: remembers what it is told and answers what it is asked."""
+
+    def __init__(self, answers: dict[str, Raw] | None = None, origin: str = "client") -> None:
+        self.origin = origin
+        self.told: list[tuple[str, Raw]] = []
+        self.asked: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue()
+        self._answers = answers or {}
+
+    async def notify(self, method: str, params: Raw) -> None:
+        self.told.append((method, params))
+
+    async def request(self, method: str, params: Raw) -> Raw:
+        self.asked.put_nowait((method, params))
+        if method not in self._answers:
+            await asyncio.Event().wait()
+        return self._answers[method]
+
+
+async def soon(queue: "asyncio.Queue[T]") -> T:
+    """The next thing in a queue, waited for patiently but not for ever."""
+    async with asyncio.timeout(PATIENCE_S):
+        return await queue.get()
