@@ -135,32 +135,29 @@ def test_sizes_may_be_written_with_a_unit():
 
 
 def test_without_a_profile_the_view_is_the_gateways_own():
-    view = Config(metatools={"run_code": False}).view()
-    assert (view.exposure, view.discovery_budget, view.result_budget) == ("meta", 2000, 8000)
-    assert view.metatools == set(META_TOOLS) - {"run_code"}
-    assert view.has_tool("anything", "at_all")
+    view = Config(metatools={"browse_tools": False}).view()
+    assert (view.exposure, view.discovery_budget) == ("meta", 2000)
+    assert view.metatools == set(META_TOOLS) - {"browse_tools"}
+    assert (view.servers, view.tools) == (("*",), ("*",))
 
 
 def test_a_profile_inherits_what_it_does_not_say():
     config = Config(
         exposure="full",
-        budgets=Budgets(discovery=1000, result=5000),
-        metatools={"run_code": False, "call_tool": False},
+        budgets=Budgets(discovery=1000),
+        metatools={"browse_tools": False, "call_tool": False},
         profiles={
             "work": Profile(
                 servers=("git*",),
                 tools=("*.read_*",),
-                budgets=ProfileBudgets(result=900),
+                budgets=ProfileBudgets(discovery=900),
                 metatools={"call_tool": True},
             )
         },
     )
     view = config.view("work")
-    assert (view.exposure, view.discovery_budget, view.result_budget) == ("full", 1000, 900)
-    assert view.metatools == set(META_TOOLS) - {"run_code"}
-    assert view.has_tool("github", "read_file")
-    assert not view.has_tool("github", "write_file")
-    assert not view.has_tool("slack", "read_file")
+    assert (view.exposure, view.discovery_budget) == ("full", 900)
+    assert view.metatools == set(META_TOOLS) - {"browse_tools"}
 
 
 def test_an_unknown_profile_gets_the_known_ones_back():

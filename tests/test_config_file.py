@@ -63,14 +63,14 @@ def test_a_whole_file_loads(project: Project):
         gateway: {host: 0.0.0.0, port: 9000, token: abc, allowed_hosts: [a.example]}
         exposure: full
         prefix: never
-        metatools: {run_code: false}
+        metatools: {browse_tools: false}
         budgets: {discovery: 500}
         limits: {start_concurrency: 2, max_request_bytes: 1MiB}
         pins: [files.read]
         data_dir: data
         log_level: WARN
         profiles:
-          work: {exposure: code, servers: ["git*"], budgets: {result: 900}}
+          work: {exposure: code, servers: ["git*"], budgets: {discovery: 900}}
           empty:
         servers:
           files:
@@ -384,7 +384,7 @@ def test_the_environment_sets_every_key_that_names_a_variable(project: Project, 
             "PORTICO_EXPOSURE": "code",
             "PORTICO_PINS": "a.b",
             "PORTICO_LIMITS__MAX_REQUEST_BYTES": "2MiB",
-            "PORTICO_BUDGETS__RESULT": "700",
+            "PORTICO_BUDGETS__DISCOVERY": "700",
             "PORTICO_LOG_LEVEL": "Debug",
             "PORTICO_DATA_DIR": str(tmp_path),
             "PORTICO_GATEWAY__PORT": "77",
@@ -394,7 +394,7 @@ def test_the_environment_sets_every_key_that_names_a_variable(project: Project, 
     assert (config.gateway.host, config.gateway.port) == ("localhost", 77)
     assert config.gateway.allowed_hosts == ("a.example", "b.example")
     assert (config.exposure, config.prefix, config.pins) == ("code", "auto", ("a.b",))
-    assert (config.limits.max_request_bytes, config.budgets.result) == (2 * 1024**2, 700)
+    assert (config.limits.max_request_bytes, config.budgets.discovery) == (2 * 1024**2, 700)
     assert (config.log_level, config.data_dir) == ("debug", tmp_path)
 
 

@@ -21,9 +21,7 @@ from portico.errors import UnknownName
 Kind = Literal["stdio", "http", "sse", "functions", "recorded"]
 Exposure = Literal["meta", "full", "code"]
 Prefix = Literal["auto", "always", "never"]
-MetaTool = Literal[
-    "search_tools", "browse_tools", "describe_tools", "call_tool", "run_code", "run_workflow", "read_result"
-]
+MetaTool = Literal["search_tools", "browse_tools", "describe_tools", "call_tool"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 AVAILABLE_EXPOSURES: frozenset[str] = frozenset(get_args(Exposure))
@@ -235,14 +233,12 @@ class Budgets(Section):
     """How many tokens an answer may have."""
 
     discovery: int = Field(default=2000, ge=100, description="Answers of search, browse and describe.")
-    result: int = Field(default=8000, ge=100, description="Results of calls; what is over becomes a result handle.")
 
 
 class ProfileBudgets(Section):
     """Budgets of one profile; what is not given is the gateway's."""
 
     discovery: int | None = Field(default=None, ge=100, description="Answers of search, browse and describe.")
-    result: int | None = Field(default=None, ge=100, description="Results of calls.")
 
 
 class Limits(Section):
@@ -285,15 +281,8 @@ class View:
     servers: tuple[str, ...]
     tools: tuple[str, ...]
     discovery_budget: int
-    result_budget: int
     metatools: frozenset[str]
     """Names of the meta-tools that are switched on."""
-
-    def has_server(self, server: str) -> bool:
-        return any(fnmatchcase(server, glob) for glob in self.servers)
-
-    def has_tool(self, server: str, name: str) -> bool:
-        return self.has_server(server) and any(fnmatchcase(f"{server}.{name}", glob) for glob in self.tools)
 
 
 def default_data_dir() -> Path:
@@ -309,7 +298,7 @@ class Config(Section):
     servers: dict[str, BackendConfig] = Field(default={}, description="The servers behind the gateway, by name.")
     gateway: Gateway = Field(default=Gateway(), description="The HTTP door.")
     exposure: Exposure = Field(
-        default="meta", description="What clients see: the meta-tools, every tool, or search, describe and run_code."
+        default="meta", description="What clients see: the meta-tools, every tool, or only search and describe."
     )
     prefix: Prefix = Field(
         default="auto",
@@ -368,7 +357,6 @@ class Config(Section):
             own.servers,
             own.tools,
             own.budgets.discovery or self.budgets.discovery,
-            own.budgets.result or self.budgets.result,
             frozenset(name for name in META_TOOLS if switches.get(name, True)),
         )
 

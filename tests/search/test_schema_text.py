@@ -1,0 +1,49 @@
+"""The words of a schema, whatever a server calls a schema."""
+
+import pytest
+
+from portico.search import SchemaText, read_schema
+
+
+def test_names_descriptions_and_enums_are_read_at_every_depth():
+    schema = {
+        "description": "The tool again.",
+        "properties": {
+            "filter": {
+                "description": "What to keep",
+                "properties": {"state": {"enum": ["open", "closed", 7]}},
+            },
+            "labels": {"items": {"anyOf": [{"const": "bug"}, {"description": "Any label"}]}},
+        },
+        "$defs": {"Point": {"properties": {"latitude": {}}}},
+    }
+    text = read_schema(schema)
+    assert set(text.parameters) == {"filter", "labels", "state", "latitude"}
+    assert set(text.descriptions.split("\n")) == {"What to keep", "Any label"}
+    assert set(text.enums) == {"open", "closed", "bug"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        {},
+        [],
+        True,
+        "object",
+        {"properties": []},
+        {"properties": {"a": None}, "enum": 3, "anyOf": {}},
+        {"items": True},
+    ],
+)
+def test_what_is_no_schema_has_no_text(schema: object):
+    assert read_schema(schema) in (SchemaText(), SchemaText(parameters=("a",)))
+
+
+def test_depth_and_size_cannot_run_away():
+    deep: dict[str, object] = {}
+    for _ in range(5_000):
+        deep = {"properties": {"child": deep}}
+    assert read_schema(deep).parameters == ("child",)
+    wide = {"properties": {f"p{at}": {"enum": [f"e{at}"]} for at in range(10_000)}}
+    assert len(read_schema(wide).enums) == 64

@@ -1,0 +1,66 @@
+"""Text to terms: documents and queries are read alike, whatever the spelling."""
+
+import pytest
+
+from portico.search.tokens import squash, terms, terms_of
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["createPullRequest", "create_pull_request", "create-pull-request", "CreatePullRequest", "create.pull.request"],
+)
+def test_an_identifier_gives_the_same_terms_however_it_is_spelt(spelling: str):
+    assert terms_of(spelling) == ("creat", "pull", "request", "createpullrequest")
+
+
+def test_runs_of_capitals_and_numbers_stay_together():
+    assert terms("getHTTPResponse EC2Instance") == [
+        "get",
+        "http",
+        "respons",
+        "gethttprespons",
+        "ec2",
+        "instanc",
+        "ec2inst",
+    ]
+    assert terms("k8s K8s s3 S3") == ["k8s", "k8s", "s3", "s3"]
+    assert terms_of("OAuth2Token")[:2] == ("oauth2", "oauth")
+
+
+def test_a_product_is_found_with_or_without_its_humps():
+    assert "github" in terms_of("GitHub")
+    assert terms_of("github") == ("github",)
+    assert set(terms_of("YouTube")) >= set(terms_of("youtube"))
+
+
+def test_inflected_words_meet_and_words_of_grammar_are_dropped():
+    assert terms("What's the status of the issues?") == terms("status issue")
+
+
+def test_accents_and_width_are_folded():
+    assert terms("Café à Ｔｏｋｙｏ") == terms("cafe a tokyo")
+    assert terms("cafe\u0301") == terms("café")
+
+
+def test_scripts_without_spaces_become_pairs_of_characters():
+    assert terms("城市天气") == ["城市", "市天", "天气"]
+    assert terms("RabbitMQのエラー") == ["rabbit", "mq", "rabbitmq", "のエ", "エラ", "ラー"]
+    assert terms("天") == ["天"]
+
+
+def test_scripts_with_vowel_signs_keep_their_words_whole():
+    assert terms("हिन्दी में") == ["हिन्दी", "में"]
+
+
+def test_a_name_made_of_stop_words_is_still_a_term():
+    assert terms("who_am_i") == ["whoami"]
+
+
+@pytest.mark.parametrize("text", ["", " \t\n", "\x00\x1b", "!!! ???", "\ud800", "a" * 100_000, "_" * 5_000, "-.-.-"])
+def test_text_that_says_nothing_gives_no_terms(text: str):
+    assert terms(text) == []
+
+
+def test_all_separators_of_an_address_squash_alike():
+    spellings = ["github.create_issue", "github::create_issue", "github/createIssue", "GitHub__create-issue"]
+    assert {squash(spelling) for spelling in spellings} == {"githubcreateissue"}
