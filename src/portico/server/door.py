@@ -5,6 +5,7 @@ between an upstream's wire and the client's. The SDK keeps what it is good at: t
 cancellation.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +16,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 from mcp_types import methods as spec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import RootModel, ValidationError
 
 from portico import __version__
 from portico.access import Caller
 from portico.disclosure.view import View
-from portico.errors import INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
+from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
 from portico.events import Bus, CatalogChanged, Event, ListAnnounced, ResourceUpdated
 from portico.execution.call import Origin
 from portico.server.envelope import finish
@@ -27,6 +29,8 @@ from portico.server.relay import ClientRelay
 from portico.server.sessions import Sessions, connection_of, session_of
 from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import SHARED, Upstream
+
+logger = logging.getLogger(__name__)
 
 SERVER_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
 _SDK_METHODS = frozenset({"ping", "subscriptions/listen"})
@@ -68,6 +72,12 @@ class Door:
             return finish(await self._answer(ctx, era), ctx.method, era, self._server_info)
         except PorticoError as error:
             raise _on_the_wire(error) from error
+        except MCPError:
+            raise
+        except Exception as error:
+            # The SDK would put the text of whatever went wrong on the wire.
+            logger.exception("%s failed", ctx.method)
+            raise MCPError(INTERNAL_ERROR, f"the gateway failed on {ctx.method}; its log says why") from error
 
     async def _answer(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
         params: Raw = dict(ctx.params or {})
@@ -76,7 +86,7 @@ class Door:
         if ctx.method == "server/discover":
             return self._discovered()
         extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
-        relay = ClientRelay(ctx, era, session.id, session.log_level)
+        relay = ClientRelay(ctx, era, session.id, session.log_level, transparent=self.view.sole is not None)
         info = ctx.session.client_params
         # A modern request over HTTP stands alone: it shares the instance that nobody owns.
         caller = Caller(session.id if era == "legacy" else SHARED, info.client_info.name if info else "")
@@ -151,9 +161,24 @@ def _well_formed(ctx: ServerRequestContext[Any, Any], era: Era) -> None:
             spec.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
         except KeyError:
             raise RemoteError(METHOD_NOT_FOUND, "Method not found", ctx.method) from None
+        except ValidationError as error:
+            raise RemoteError(INVALID_PARAMS, f"Invalid params of {ctx.method}: {_first_problem(error)}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_input=False, include_url=False)[0]
+    return ": ".join(part for part in (".".join(map(str, problem["loc"])), problem["msg"]) if part)
+
+
+class _Null(RootModel[None]):
+    """A null that stays: the SDK takes an error's `data` of None for one that has none."""
+
+
+_NULL = _Null(None)
 
 
 def _on_the_wire(error: PorticoError) -> MCPError:
     if isinstance(error, RemoteError):
-        return MCPError(code=error.code, message=error.message, data=error.data)
+        data = _NULL if error.has_data and error.data is None else error.data
+        return MCPError(code=error.code, message=error.message, data=data)
     return MCPError(code=error.code, message=str(error), data={"kind": error.kind, "retryable": error.retryable})

@@ -30,8 +30,17 @@ class _Result(RootModel[dict[str, Any]]):
 class ClientRelay:
     """Reaches the client through the request it made."""
 
-    def __init__(self, ctx: ServerRequestContext[Any, Any], era: Era, origin: str, log_level: str | None) -> None:
+    def __init__(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        era: Era,
+        origin: str,
+        log_level: str | None,
+        *,
+        transparent: bool = False,
+    ) -> None:
         self._ctx = ctx
+        self._transparent = transparent
         self._era = era
         self._origin = origin
         self._log_level = _requested_level(ctx) if era == "modern" else log_level
@@ -46,6 +55,11 @@ class ClientRelay:
             return
         message: Any = _Message(method=method, params=params)
         await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
+
+    async def pause(self) -> None:
+        """Let go of the client's stream too where it looks through us; elsewhere it stays open for the answer."""
+        if self._transparent and self._ctx.close_sse_stream is not None:
+            await self._ctx.close_sse_stream()
 
     async def request(self, method: str, params: Raw) -> Raw:
         """Ask the client; raises RemoteError when it cannot or will not answer."""

@@ -41,6 +41,10 @@ class Relay(Protocol):
         """Ask the caller's client (sampling, elicitation, roots) and return its raw result."""
         ...
 
+    async def pause(self) -> None:
+        """The upstream ended its stream before it answered, and is being asked to go on."""
+        ...
+
 
 class Listener(Protocol):
     """Hears what an upstream says outside any request."""

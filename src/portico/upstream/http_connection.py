@@ -52,6 +52,10 @@ class _Call:
     sent: bool = False
     answering: "set[asyncio.Task[None]]" = field(default_factory=set)
 
+    async def pause(self) -> None:
+        if self.ask.relay is not None:
+            await self.ask.relay.pause()
+
 
 class HttpConnection:
     """A live conversation."""
@@ -120,7 +124,10 @@ class HttpConnection:
             async with call.clock, self._turns:
                 call.sent = True
                 result, _ = await self._exchange.ask(
-                    _frame(method, params, request_id), hear, headers=headers, resumable=not self._modern
+                    _frame(method, params, request_id),
+                    hear,
+                    headers=headers,
+                    paused=None if self._modern else call.pause,
                 )
                 return result
         except TimeoutError:

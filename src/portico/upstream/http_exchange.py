@@ -19,6 +19,7 @@ from portico.upstream.peer import remote_error
 from portico.upstream.wire import Reply, StaleConnection, TooLarge, Unreachable, Wire, WireError
 
 Hear = Callable[[Raw], Awaitable[None]]
+Pause = Callable[[], Awaitable[None]]
 
 MAX_RESUMES = 4
 """Attempts in a row to resume a cut stream that brought nothing."""
@@ -66,17 +67,18 @@ class Exchange:
         self._delete = request_head("DELETE", self._address, self._configured, headers)
 
     async def ask(
-        self, frame: Raw, hear: Hear, *, headers: Mapping[str, str] | None = None, resumable: bool = False
+        self, frame: Raw, hear: Hear, *, headers: Mapping[str, str] | None = None, paused: Pause | None = None
     ) -> tuple[Raw, Mapping[str, str]]:
         """Send a request; returns its result and the headers the answer came with.
 
-        Everything else that arrives on its stream is given to `hear`, in order.
+        Everything else that arrives on its stream is given to `hear`, in order. A stream that ends before the answer is
+        resumed where `paused` is given, which is told first.
         """
         self.sent += 1
         request = self._rendered(frame, headers)
         try:
             reply = await self._send(request, repeatable=frame["method"] != "tools/call")
-            answer = await self._answer(reply, frame["id"], hear, resumable)
+            answer = await self._answer(reply, frame["id"], hear, paused)
         except (WireError, EventTooLarge) as error:
             raise self.unavailable(error) from error
         error = answer.get("error")
@@ -155,14 +157,14 @@ class Exchange:
                 raise
             return await self._wire.send(request, fresh=True)
 
-    async def _answer(self, reply: Reply, request_id: object, hear: Hear, resumable: bool) -> Raw:
+    async def _answer(self, reply: Reply, request_id: object, hear: Hear, paused: Pause | None) -> Raw:
         try:
             if reply.status >= 300:
                 raise await self._refused(reply)
             if reply.headers.get("content-encoding", "identity") != "identity":
                 raise not_an_answer(self._name, f"compressed its answer ({reply.headers['content-encoding']}) unasked")
             if _is_event_stream(reply):
-                return await self._streamed(reply, request_id, hear, resumable)
+                return await self._streamed(reply, request_id, hear, paused)
             body = await reply.read(self._limit)
         except BaseException:
             reply.abort()
@@ -176,7 +178,7 @@ class Exchange:
             await hear(message)
         raise not_an_answer(self._name, f"answered HTTP {reply.status} without a JSON-RPC answer", body)
 
-    async def _streamed(self, reply: Reply, request_id: object, hear: Hear, resumable: bool) -> Raw:
+    async def _streamed(self, reply: Reply, request_id: object, hear: Hear, paused: Pause | None) -> Raw:
         """Read the stream, and its continuations, until the answer comes."""
         failures = 0
         last_id: str | None = None
@@ -201,8 +203,10 @@ class Exchange:
                 failures = 0
                 last_id = messages.last_id
             retry_ms = retry_ms if messages.retry_ms is None else messages.retry_ms
-            if not resumable or last_id is None:
+            if paused is None or last_id is None:
                 raise cut
+            if not isinstance(cut, StreamCut):
+                await paused()
             reply, failures = await self._resumed(last_id, retry_ms, failures, cut)
 
     async def _resumed(self, last_id: str, retry_ms: int | None, failures: int, cut: PorticoError) -> tuple[Reply, int]:

@@ -1,0 +1,7 @@
+"""`python -m tests.conformance`."""
+
+import sys
+
+from tests.conformance.run import main
+
+sys.exit(main())
