@@ -6,6 +6,7 @@ async with Gateway(config) as gateway:
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -19,6 +20,7 @@ from portico.errors import PorticoError
 from portico.events import Bus
 from portico.execution.call import Calls
 from portico.server.door import Door
+from portico.server.sessions import Watchers
 from portico.storage.manifests import Manifests
 from portico.upstream.backend import Backend, Era
 from portico.upstream.factory import UnusableBackend, make_backend
@@ -28,6 +30,8 @@ from portico.upstream.supervisor import Status, Upstream
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 15.0
+GATE_PATIENCE_S = 5.0
+"""How long a start counts against `limits.start_concurrency`."""
 MANIFEST_FILE = "manifest.sqlite3"
 
 
@@ -67,6 +71,7 @@ class Gateway:
         call_timeouts = {name: min(server.timeouts.call_s, config.limits.call_s) for name, server in configured.items()}
         self.calls = Calls(self.upstreams, call_timeouts, self.bus)
         self._doors: dict[str, Door] = {}
+        self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._warming: asyncio.Task[None] | None = None
 
@@ -106,8 +111,10 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await asyncio.gather(*(sync.close() for sync in self._syncs.values()))
-        await asyncio.gather(*(upstream.stop() for upstream in self.upstreams.values()))
+        # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
+        await asyncio.gather(
+            *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self._syncs.values())
+        )
         for door in self._doors.values():
             await door.close()
         await self.catalog.close()
@@ -131,9 +138,15 @@ class Gateway:
                 settings.discovery_budget,
                 settings.metatools,
                 self.config.pins,
+                self._hides_nothing(settings.tools),
             )
-            self._doors[key] = Door(View(face, self.catalog, self.calls, self.upstreams), self.upstreams, self.bus)
+            view = View(face, self.catalog, self.calls, self.upstreams)
+            self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
         return self._doors[key]
+
+    def _hides_nothing(self, tools: Iterable[str]) -> bool:
+        rules = [server.tools for server in self.config.servers.values()]
+        return "*" in tools and all(rule.allow == ("*",) and not rule.deny for rule in rules)
 
     def doors(self) -> dict[str, Door]:
         """Every door: the default one under the empty name, and one per profile."""
@@ -168,7 +181,10 @@ class Gateway:
             try:
                 # Only this crowd waits at the gate: a call to any of these servers starts it at once.
                 async with gate:
-                    await self.upstreams[name].connect()
+                    # A few servers that never answer must not keep the others outside until they are given up.
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self.upstreams[name].connect(), GATE_PATIENCE_S)
+                await self.upstreams[name].connect()
                 await self._syncs[name].refresh()
             except PorticoError as error:
                 logger.info("%s was not started: %s", name, error.message)

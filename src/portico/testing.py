@@ -9,14 +9,14 @@ async with gateway_over({"fake": fake}) as gateway, connect(gateway, transport="
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Literal
 
 from mcp.client import Client
 
 from portico.app import Gateway
 from portico.config import Config
-from portico.errors import METHOD_NOT_FOUND, RemoteError
+from portico.errors import METHOD_NOT_FOUND, BackendTimeout, RemoteError
 from portico.server.http import make_app, make_server
 from portico.server.stdio import over_pipes
 from portico.storage.manifests import Manifests
@@ -134,8 +134,11 @@ class _FakeConnection:
         return self._backend.hello
 
     async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
-        async with asyncio.timeout(ask.timeout):
-            return await self._backend.answer(method, params or {}, ask)
+        try:
+            async with asyncio.timeout(ask.timeout):
+                return await self._backend.answer(method, params or {}, ask)
+        except TimeoutError as error:
+            raise BackendTimeout(f"the fake did not answer {method} in time") from error
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
         self._backend.requests.append((method, params or {}))
@@ -187,6 +190,8 @@ async def connect(
 async def serve_http(gateway: Gateway, **options: Any) -> AsyncGenerator[str]:
     """The gateway on a free port of this machine; yields the URL of its default door."""
     server = make_server(make_app(gateway.doors(), **options), "127.0.0.1", 0)
+    # Signals stay the test's own; a server that took them would also end the streams of its neighbours when it stops.
+    server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
     serving = asyncio.create_task(server.serve())
     try:
         while not server.started:

@@ -8,13 +8,21 @@ name while it is unique.
 import hashlib
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
 
 FLAT_NAME_CHARS = 64
+LONGEST_NAME = 512
+"""Longer text is no name, and nothing is guessed about it."""
+_SEPARATORS = (".", "::", ":", "/", "__")
+_CLIENT_PREFIXES = tuple(
+    re.compile(prefix, re.IGNORECASE)
+    for prefix in (r"mcp__?portico__?", r"portico(?:__|::|[:/.])", r"mcp__", r"mcp__.+?__")
+)
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 _NOT_FLAT = re.compile(r"[^A-Za-z0-9_-]")
@@ -30,8 +38,8 @@ RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *_LUA.split(), *_JAV
 
 def identifier(name: str) -> str:
     """A name as a legal identifier in every script language: `data-server` → `data_server`, `while` → `_while`."""
-    word = _NOT_WORD.sub("_", name)
-    return f"_{word}" if not word or word[0].isdigit() or word in RESERVED else word
+    word = _NOT_WORD.sub("_", name) or "_"
+    return f"_{word}" if word[0].isdigit() or word in RESERVED else word
 
 
 def identifiers(names: Iterable[str]) -> dict[str, str]:
@@ -39,7 +47,9 @@ def identifiers(names: Iterable[str]) -> dict[str, str]:
     taken: dict[str, str] = {}
     for name in sorted(set(names), key=lambda name: (identifier(name) != name, name)):
         word = identifier(name)
-        taken[word if word not in taken else f"{word}_{_digest(name)}"] = name
+        while word in taken:
+            word = f"{word}_{_digest(name)}"
+        taken[word] = name
     return taken
 
 
@@ -47,9 +57,24 @@ def flat_name(server: str, tool: str) -> str:
     """`server__tool` in at most 64 characters of `[A-Za-z0-9_-]`; what does not fit ends in a hash."""
     name = f"{server}__{tool}"
     legal = _NOT_FLAT.sub("_", name)
-    if legal == name and len(name) <= FLAT_NAME_CHARS:
-        return name
-    suffix = f"_{_digest(name)}"
+    return name if legal == name and len(name) <= FLAT_NAME_CHARS else _suffixed(legal, name)
+
+
+def flat_names(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Flat name → server and name, collision-free: `a` with `b__c` and `a__b` with `c` are two tools."""
+    taken: dict[str, tuple[str, str]] = {}
+    for server, name in pairs:
+        flat = flat_name(server, name)
+        salt = f"{server}.{name}"
+        while flat in taken:
+            flat = _suffixed(flat, salt)
+            salt += "."
+        taken[flat] = (server, name)
+    return taken
+
+
+def _suffixed(legal: str, whole: str) -> str:
+    suffix = f"_{_digest(whole)}"
     return legal[: FLAT_NAME_CHARS - len(suffix)] + suffix
 
 
@@ -58,8 +83,23 @@ def _digest(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """A name with case, separators and punctuation taken away."""
-    return _NOT_ALNUM.sub("", name).lower()
+    """A name as it is shown, with case, separators and punctuation taken away."""
+    return _NOT_ALNUM.sub("", shown(name)).lower()
+
+
+def nearest(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
+    """The names most like a wrong one."""
+    from rapidfuzz import fuzz, process, utils  # only a wrong name needs it
+
+    found = process.extract(
+        name[:LONGEST_NAME],
+        list(names),
+        scorer=fuzz.WRatio,
+        processor=utils.default_process,
+        limit=limit,
+        score_cutoff=60,
+    )
+    return tuple(near for near, _, _ in found)
 
 
 @dataclass(frozen=True)
@@ -73,70 +113,97 @@ class Resolver:
         """The one address `name` means; raises UnknownName with the nearest."""
         if name in self.addresses:
             return name
-        for candidate in _spellings(name.strip()):
-            if candidate in self.addresses:
-                return candidate
-        folded = fold(name.removeprefix("mcp__").removeprefix("portico__"))
-        whole = self._folded.get(folded, ())
-        if len(whole) == 1:
-            return whole[0]
-        bare = self._exact_bare.get(name) or self._bare.get(folded, ())
-        if len(bare) == 1:
-            return bare[0]
-        if several := whole or bare:
+        several = self._meant(name.strip()) if len(name) <= LONGEST_NAME else ()
+        if len(several) == 1:
+            return several[0]
+        if several:
             raise UnknownName(
-                f"{name!r} is offered by {len(several)} servers",
-                nearest=tuple(several[:8]),
-                advice="Say which one: " + ", ".join(several[:8]) + (" …" if len(several) > 8 else ""),
+                f"{quoted(name)} can mean {len(several)} tools",
+                nearest=several[:8],
+                advice="Say which one: " + ", ".join(map(shown, several[:8])) + (" …" if len(several) > 8 else ""),
             )
-        nearest = self.nearest(name)
+        near = nearest(name if any(split_name(name)) else f".{name}", self.addresses)
         raise UnknownName(
-            f"there is no tool {name!r} here",
-            nearest=nearest,
-            advice=f"Did you mean {', '.join(nearest)}?" if nearest else "Use search_tools to find one.",
+            f"there is no tool {quoted(name)} here",
+            nearest=near,
+            advice=f"Did you mean {', '.join(map(shown, near))}?" if near else "Use search_tools to find one.",
         )
 
-    def nearest(self, name: str, limit: int = 5) -> tuple[str, ...]:
-        """The addresses most like a name."""
-        from rapidfuzz import fuzz, process, utils  # only a wrong name needs it
-
-        wanted = name if _splits(name) else f".{name}"
-        found = process.extract(
-            wanted,
-            list(self.addresses),
-            scorer=fuzz.WRatio,
-            processor=utils.default_process,
-            limit=limit,
-            score_cutoff=60,
+    def _meant(self, name: str) -> tuple[str, ...]:
+        """What a name can mean: the first reading that finds anything, the most literal first."""
+        spellings = tuple(_without_prefix(name))
+        pairs = [pair for spelling in spellings for pair in split_name(spelling)]
+        readings = (
+            (f"{server}.{tool}" for server, tool in pairs),
+            (self._identified.get(f"{server}.{tool}", "") for server, tool in pairs),
         )
-        return tuple(address for address, _, _ in found)
+        for address in (address for reading in readings for address in reading):
+            if address in self.addresses:
+                return (address,)
+        folded = (
+            *((self._pairs, (fold(server), fold(tool))) for server, tool in pairs if fold(tool)),
+            *((self._wholes, fold(spelling)) for spelling in spellings),
+            *((self._exact, spelling) for spelling in spellings),
+            *((self._bare, fold(spelling)) for spelling in spellings if fold(spelling)),
+        )
+        return next((found for table, key in folded if (found := table.get(key))), ())
 
     @cached_property
-    def _folded(self) -> dict[str, tuple[str, ...]]:
-        return _grouped((fold(address), address) for address in self.addresses)
+    def _split(self) -> list[tuple[str, str, str]]:
+        return [(address, server, tool) for address in self.addresses for server, _, tool in [address.partition(".")]]
 
     @cached_property
-    def _bare(self) -> dict[str, tuple[str, ...]]:
-        return _grouped((fold(address.partition(".")[2]), address) for address in self.addresses)
+    def _identified(self) -> dict[str, str]:
+        tools: dict[str, list[str]] = {}
+        for _, server, tool in self._split:
+            tools.setdefault(server, []).append(tool)
+        return {
+            f"{server_word}.{tool_word}": f"{server}.{tool}"
+            for server_word, server in identifiers(tools).items()
+            for tool_word, tool in identifiers(tools[server]).items()
+        }
 
     @cached_property
-    def _exact_bare(self) -> dict[str, tuple[str, ...]]:
-        return _grouped((address.partition(".")[2], address) for address in self.addresses)
+    def _pairs(self) -> "Table":
+        return _grouped(((fold(server), fold(tool)), address) for address, server, tool in self._split)
+
+    @cached_property
+    def _wholes(self) -> "Table":
+        return _grouped((fold(address), address) for address, _, tool in self._split if fold(tool))
+
+    @cached_property
+    def _exact(self) -> "Table":
+        return _grouped((tool, address) for address, _, tool in self._split)
+
+    @cached_property
+    def _bare(self) -> "Table":
+        return _grouped((fold(tool), address) for address, _, tool in self._split)
 
 
-def _splits(name: str) -> bool:
-    return any(separator in name for separator in ("::", ":", "/", "__", "."))
+Table = Mapping[Hashable, tuple[str, ...]]
 
 
-def _spellings(name: str) -> Iterable[str]:
-    for separator in ("::", ":", "/", "__"):
-        server, found, tool = name.partition(separator)
-        if found:
-            yield f"{server}.{tool}"
+def split_name(name: str) -> Iterator[tuple[str, str]]:
+    """Every way to read a name as server and tool."""
+    for separator in _SEPARATORS if len(name) <= LONGEST_NAME else ():
+        at = name.find(separator)
+        while at >= 0:
+            server, tool = name[:at], name[at + len(separator) :]
+            if server and tool:
+                yield server, tool
+            at = name.find(separator, at + 1)
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    grouped: dict[str, list[str]] = {}
+def _without_prefix(name: str) -> Iterator[str]:
+    """A name, and what is left of it without what clients put in front of a gateway's tools."""
+    yield name
+    for prefix in _CLIENT_PREFIXES:
+        if found := prefix.match(name):
+            yield name[found.end() :]
+
+
+def _grouped(pairs: Iterable[tuple[Hashable, str]]) -> Table:
+    grouped: dict[Hashable, list[str]] = {}
     for key, value in pairs:
         grouped.setdefault(key, []).append(value)
     return {key: tuple(sorted(values)) for key, values in grouped.items()}

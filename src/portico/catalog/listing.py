@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from portico.catalog.tool import encoded
 from portico.errors import RemoteError
 from portico.upstream.backend import Ask, Connection, Hello, Raw
 
 MAX_PAGES = 1_000
 MAX_ITEMS = 50_000
+MAX_WARNINGS = 50
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class Entry:
     """One listed tool and what is wrong with it."""
 
     definition: Raw
+    blob: bytes
+    """The definition as JSON."""
     warnings: tuple[str, ...] = ()
 
 
@@ -67,9 +71,11 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
                 warnings.append(f"declares {capability} but answers {method} with: {error.message}")
             continue
         identity = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}[key]
-        lesser[key] = tuple(_mappings(found, identity))
+        lesser[key], notes = _sayable(found, identity, method)
+        warnings += notes
     offers = Offers(lesser["resources"], lesser["resourceTemplates"], lesser["prompts"])
-    return Listing(hello, tools, offers, tuple(warnings))
+    more = len(warnings) - MAX_WARNINGS
+    return Listing(hello, tools, offers, (*warnings[:MAX_WARNINGS], *((f"and {more} more",) if more > 0 else ())))
 
 
 async def _pages(connection: Connection, method: str, key: str, timeout: float, *, required: bool) -> list[Any]:
@@ -101,11 +107,33 @@ def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
         name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or not name.strip():
             dropped.append(f"tool {position + 1} has no name and was left out")
+        elif _problem(name):
+            dropped.append(f"tool {position + 1} has a name that is no text and was left out")
         elif name in kept:
             dropped.append(f"tool {name!r} is listed more than once; the first was kept")
         else:
-            kept[name] = Entry(cast(Raw, item), _flaws(cast(Raw, item)))
+            kept[name] = _entry(cast(Raw, item))
     return tuple(kept.values()), tuple(dropped)
+
+
+def _entry(definition: Raw) -> Entry:
+    """A tool with every part of its definition that can be kept."""
+    try:
+        return Entry(definition, encoded(definition), _flaws(definition))
+    except ValueError:
+        lost = {key: reason for key, value in definition.items() if (reason := _problem({key: value}))}
+    rest = {key: value for key, value in definition.items() if key not in lost}
+    notes = (f"{key!r} was left out: {reason}" for key, reason in lost.items())
+    return Entry(rest, encoded(rest), (*notes, *_flaws(rest)))
+
+
+def _problem(value: Any) -> str:
+    """Why a value cannot be kept as JSON; empty when it can."""
+    try:
+        encoded(value)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _flaws(definition: Raw) -> tuple[str, ...]:
@@ -120,5 +148,15 @@ def _flaws(definition: Raw) -> tuple[str, ...]:
     return tuple(flaws)
 
 
-def _mappings(items: Iterable[Any], identity: str) -> Iterable[Raw]:
-    return (item for item in items if isinstance(item, dict) and isinstance(item.get(identity), str))
+def _sayable(items: Iterable[Any], identity: str, method: str) -> tuple[tuple[Raw, ...], list[str]]:
+    """The entries of a lesser list that can be named and kept, and warnings about the others."""
+    kept: list[Raw] = []
+    dropped: list[str] = []
+    for position, item in enumerate(items):
+        if not isinstance(item, dict) or not isinstance(item.get(identity), str):
+            dropped.append(f"entry {position + 1} of {method} has no {identity} and was left out")
+        elif reason := _problem(item):
+            dropped.append(f"entry {position + 1} of {method} was left out: {reason}")
+        else:
+            kept.append(cast(Raw, item))
+    return tuple(kept), dropped

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from portico.access import Scope
-from portico.catalog.address import Resolver, flat_name
+from portico.catalog.address import Resolver, flat_names, fold, identifiers, nearest
 from portico.catalog.listing import Offers
 from portico.catalog.tool import Tool
+from portico.catalog.visible import quoted
 from portico.errors import UnknownName
 from portico.search import Index
-from portico.upstream.backend import Hello
+from portico.upstream.backend import Hello, Raw
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,21 @@ class Snapshot:
         return digest.hexdigest()
 
     @cached_property
+    def offers_version(self) -> str:
+        """The same for resources, resource templates and prompts."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self.servers):
+            offers = self.servers[name].offers
+            digest.update(f"\0\0{name}".encode())
+            for items, identity in (
+                (offers.resources, "uri"),
+                (offers.templates, "uriTemplate"),
+                (offers.prompts, "name"),
+            ):
+                digest.update("\0".join(item[identity] for item in items).encode() + b"\0\0")
+        return digest.hexdigest()
+
+    @cached_property
     def tools(self) -> dict[str, Tool]:
         """Every tool by address."""
         return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
@@ -75,7 +91,17 @@ class Snapshot:
     @cached_property
     def flat(self) -> dict[str, Tool]:
         """Every tool by its flat name, `server__tool`."""
-        return {flat_name(tool.server, tool.name): tool for tool in self.tools.values()}
+        names = flat_names((tool.server, tool.name) for tool in self.tools.values())
+        return dict(zip(names, self.tools.values(), strict=True))
+
+    @cached_property
+    def flat_prompts(self) -> dict[str, tuple[str, Raw]]:
+        """Every prompt with its server by its flat name, `server__prompt`."""
+        prompts: dict[tuple[str, str], Raw] = {}
+        for server in sorted(self.servers):
+            for prompt in self.servers[server].offers.prompts:
+                prompts.setdefault((server, prompt["name"]), prompt)
+        return {flat: (server, prompts[server, name]) for flat, (server, name) in flat_names(prompts).items()}
 
     def tool(self, name: str) -> Tool:
         """The tool a name means; raises UnknownName with the nearest."""
@@ -85,18 +111,16 @@ class Snapshot:
         """A server by name, forgiving case and separators; raises UnknownName with the nearest."""
         if entry := self.servers.get(name):
             return entry
-        resolver = Resolver({f"{server}.": None for server in self.servers})
-        try:
-            return self.servers[resolver.resolve(f"{name}.").rstrip(".")]
-        except UnknownName as error:
-            nearest = tuple(address.rstrip(".") for address in error.nearest)
-            raise UnknownName(
-                f"there is no server {name!r} here",
-                nearest=nearest,
-                advice=f"Did you mean {', '.join(nearest)}?"
-                if nearest
-                else "browse_tools without arguments lists them.",
-            ) from None
+        spelled, folded = name.strip(), fold(name)
+        meant = [key for key in self.servers if folded and fold(key) == folded]
+        if found := identifiers(self.servers).get(spelled) or (meant[0] if len(meant) == 1 else None):
+            return self.servers[found]
+        near = tuple(meant) or nearest(spelled, self.servers)
+        raise UnknownName(
+            f"there is no server {quoted(name)} here",
+            nearest=near,
+            advice=f"Did you mean {', '.join(near)}?" if near else "browse_tools without arguments lists them.",
+        )
 
     def within(self, scope: Scope) -> "Snapshot":
         """The same moment as a scope sees it."""

@@ -8,18 +8,19 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.listing import Listing, Offers, fetch
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.catalog.tool import Tool, content_hash
+from portico.catalog.tool import Tool, content_hash, encoded
 from portico.config import ToolRules
 from portico.errors import PorticoError
 from portico.events import Bus, CatalogChanged, ListAnnounced, ResourceUpdated
-from portico.search import Index, UnreadableIndex
+from portico.search import Index
 from portico.storage.manifests import Manifest, Manifests, ToolRow
 from portico.upstream import jsontext
 from portico.upstream.backend import Connection, Hello, Raw
@@ -55,16 +56,15 @@ class Catalog:
         self._publishing: asyncio.Task[None] | None = None
         self.eras: dict[str, str] = {}
         self.snapshot = Snapshot({name: _unknown(source) for name, source in self._sources.items()})
+        self._stored = self.snapshot.index
 
     def load(self) -> None:
         """Take what is on disk; no server is asked."""
         found = self._manifests.load({name: source.fingerprint for name, source in self._sources.items()})
-        servers = {
-            name: _entry_from_manifest(source, found[name]) if name in found else _unknown(source)
-            for name, source in self._sources.items()
-        }
+        servers = {name: _remembered(source, found.get(name)) for name, source in self._sources.items()}
         self.eras = {name: manifest.era for name, manifest in found.items()}
-        self.snapshot = _indexed(servers, _stored_index(self._manifests))
+        self._stored = _stored_index(self._manifests)
+        self.snapshot = _indexed(servers, self._stored)
 
     async def accept(self, server: str, listing: Listing) -> None:
         """Take a fresh listing; returns when the snapshot shows it."""
@@ -82,25 +82,25 @@ class Catalog:
             await asyncio.wait({self._publishing}, timeout=10)
 
     async def _publish(self) -> None:
-        built = False
         while self._arrived:
             batch, self._arrived = self._arrived, {}
             before = self.snapshot
             servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
             changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
             self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
-            built = built or self.snapshot.index is not before.index
-            await asyncio.to_thread(self._save, [manifest for _, manifest in batch.values()])
             for change in changes:
                 if change.tools or change.resources or change.prompts:
                     self._bus.publish(change)
-        if built:
-            index = self.snapshot.index
-            await asyncio.to_thread(lambda: self._manifests.save_index(index.dump()))
+            await asyncio.to_thread(self._save, [manifest for _, manifest in batch.values() if manifest.hello])
 
     def _save(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
             self._manifests.save(manifest)
+        index = self.snapshot.index
+        # Saved once for all that come in together: whoever waits is built next.
+        if index is not self._stored and not self._arrived:
+            self._manifests.save_index(index.dump())
+            self._stored = index
 
 
 class Sync:
@@ -120,7 +120,8 @@ class Sync:
 
     async def refresh(self) -> None:
         """List now and wait for it; whoever asks meanwhile waits for the same listing."""
-        self.request()
+        if self._listing is None or self._listing.done():
+            self.request()
         assert self._listing is not None
         await asyncio.shield(self._listing)
 
@@ -154,9 +155,10 @@ class Sync:
 
     async def _list(self) -> None:
         while self._wanted:
+            await asyncio.sleep(DEBOUNCE_S if self._catalog.snapshot.servers[self._upstream.name].known else 0)
+            # From here on whatever changes wants another listing; what was said before, this one shows.
             self._wanted = False
             announced, self._announced = self._announced, set()
-            await asyncio.sleep(DEBOUNCE_S if self._catalog.snapshot.servers[self._upstream.name].known else 0)
             try:
                 listing = await fetch(await self._upstream.connect(), self._timeout)
             except PorticoError as error:
@@ -187,26 +189,24 @@ def _indexed(servers: Mapping[str, ServerEntry], index: Index) -> Snapshot:
 def _stored_index(manifests: Manifests) -> Index:
     body = manifests.load_index()
     if body is not None:
-        with contextlib.suppress(UnreadableIndex):
+        with contextlib.suppress(ValueError):  # by another version, or damaged
             return Index.load(body)
     return Index.build(())
 
 
 def _manifest(source: Source, listing: Listing) -> Manifest:
-    rows: list[ToolRow] = []
-    for entry in listing.tools:
-        blob = jsontext.dumps(entry.definition)
-        rows.append(ToolRow(entry.definition["name"], content_hash(blob), blob, entry.warnings))
-    hello = {**asdict(listing.hello), "warnings": listing.warnings}
-    return Manifest(
-        source.name,
-        source.fingerprint,
-        listing.hello.era,
-        jsontext.dumps(hello),
-        jsontext.dumps(asdict(listing.offers)),
-        tuple(rows),
-        time.time(),
+    rows = tuple(
+        ToolRow(entry.definition["name"], content_hash(entry.blob), entry.blob, entry.warnings)
+        for entry in listing.tools
     )
+    hello = {**vars(listing.hello), "warnings": listing.warnings}
+    try:
+        head, offers = encoded(hello), encoded(vars(listing.offers))
+    except ValueError as error:
+        # Its tools are as good as any; only the next start has to ask for them again.
+        logger.warning("what %s says about itself cannot be kept: %s", source.name, error)
+        head = offers = b""
+    return Manifest(source.name, source.fingerprint, listing.hello.era, head, offers, rows, time.time())
 
 
 def _entry(source: Source, listing: Listing, manifest: Manifest) -> ServerEntry:
@@ -218,6 +218,16 @@ def _entry(source: Source, listing: Listing, manifest: Manifest) -> ServerEntry:
         warnings=listing.warnings,
         listed_at=manifest.listed_at,
     )
+
+
+def _remembered(source: Source, manifest: Manifest | None) -> ServerEntry:
+    if manifest is None:
+        return _unknown(source)
+    try:
+        return _entry_from_manifest(source, manifest)
+    except (ValueError, TypeError, AttributeError) as error:
+        logger.warning("what is remembered of %s cannot be read (%s): it will be listed again", source.name, error)
+        return _unknown(source)
 
 
 def _entry_from_manifest(source: Source, manifest: Manifest) -> ServerEntry:
@@ -235,12 +245,24 @@ def _entry_from_manifest(source: Source, manifest: Manifest) -> ServerEntry:
 
 
 def _tools(source: Source, rows: Iterable[ToolRow]) -> dict[str, Tool]:
+    kept = {row.name: row for row in rows if source.rules.permits(row.name)}
+    names = _names({name: source.rules.name_of(name) for name in kept})
     tools: dict[str, Tool] = {}
-    for row in rows:
-        name = source.rules.name_of(row.name)
-        if source.rules.permits(row.name) and name not in tools:
-            tools[name] = Tool(source.name, name, row.name, row.definition, row.hash, row.warnings, source.tags)
+    for upstream_name, name in names.items():
+        row, wanted = kept[upstream_name], source.rules.name_of(upstream_name)
+        refused = () if name == wanted else (f"it cannot be renamed {wanted!r}: another tool has that name",)
+        warnings = (*row.warnings, *refused)
+        tools[name] = Tool(source.name, name, upstream_name, row.definition, row.hash, warnings, source.tags)
     return tools
+
+
+def _names(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Upstream name → name here. A new name that is somebody's already is not given: no tool may hide another."""
+    names = dict(wanted)
+    while len(set(names.values())) < len(names):
+        taken = Counter(names.values())
+        names = {own: own if taken[name] > 1 else name for own, name in names.items()}
+    return names
 
 
 def _difference(before: ServerEntry, after: ServerEntry) -> CatalogChanged:

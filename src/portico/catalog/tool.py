@@ -5,12 +5,42 @@ and no more. `name` is the name people use (after renames), `upstream_name` the 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from portico.upstream import jsontext
+
+MAX_DEPTH = 100
+"""Real definitions nest 26 levels. Clients give up on a whole list at 64 to 200, so one definition may not go there."""
+
+
+def encoded(value: Any) -> bytes:
+    """JSON that can be kept, read back and shown; raises ValueError, with the reason, for what cannot."""
+    try:
+        blob = jsontext.dumps(value)
+        # As many brackets as levels, at least: nearly every definition has too few to be looked at more closely.
+        if blob.count(b"{") + blob.count(b"[") > MAX_DEPTH and _nests_beyond(MAX_DEPTH, value):
+            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        if b"\\ud" in blob:
+            jsontext.loads(blob)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from None
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return blob
+
+
+def _nests_beyond(depth: int, value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(depth + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def content_hash(blob: bytes) -> str:
@@ -39,7 +69,11 @@ class Tool:
     @cached_property
     def definition(self) -> Mapping[str, Any]:
         """The raw definition, every field the upstream sent."""
-        return jsontext.loads(self.blob)
+        try:
+            found = jsontext.loads(self.blob)
+        except ValueError:  # it was read from a damaged file; the next listing mends it
+            found = None
+        return found if isinstance(found, dict) else {"name": self.upstream_name}
 
     @property
     def description(self) -> str:

@@ -38,3 +38,10 @@ def literal(value: Any) -> str:
             return json.dumps(value, default=str, separators=(",", ":"))
         except (TypeError, ValueError, RecursionError):
             return "…"
+
+
+def quoted(text: str, limit: int = 80) -> str:
+    """A caller's own words in an answer: in quotation marks, escaped, and never so long that they fill it."""
+    inner = repr(text[:limit])
+    whole = len(text) <= limit and len(inner) <= 2 * limit
+    return inner if whole else f"{inner[: 2 * limit].rstrip(inner[-1])}…{inner[-1]}"

@@ -1,5 +1,6 @@
 """Answers as a model reads them: text with annotations, and errors as advice. Pure."""
 
+from portico.catalog.visible import shown
 from portico.errors import PorticoError, UnknownName
 from portico.upstream.backend import Raw
 
@@ -24,4 +25,5 @@ def refusal(error: PorticoError, *, more: str = "") -> Raw:
         lines.append("Nearest: " + ", ".join(error.nearest))
     if more:
         lines.append(more)
-    return {**text("\n".join(lines)), "isError": True}
+    # What went wrong is often said in a server's own words, and those may hold anything.
+    return {**text(shown("\n".join(lines))), "isError": True}

@@ -1,11 +1,15 @@
 """What a model passes to a meta-tool, checked and forgiven. Pure."""
 
+import contextlib
 from typing import Any
 
 import orjson
 
+from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments
 from portico.upstream.backend import Raw
+
+MAX_UNKNOWN = 5
 
 
 def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
@@ -15,7 +19,9 @@ def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
     known = next(tool for tool in definitions if tool["name"] == name)["inputSchema"]
     properties: Raw = known["properties"]
     given: Raw = {key: value for key, value in arguments.items() if value is not None}
-    problems = [f"{key} is not a parameter" for key in given if key not in properties]
+    unknown = [key for key in given if key not in properties]
+    problems = [f"{quoted(key, 40)} is not a parameter" for key in unknown[:MAX_UNKNOWN]]
+    problems += [f"nor are {len(unknown) - MAX_UNKNOWN} more"] if len(unknown) > MAX_UNKNOWN else []
     problems += [f"{key} is missing" for key in known["required"] if key not in given]
     for key in properties.keys() & given.keys():
         value, problem = _repaired(properties[key], given[key])
@@ -31,10 +37,10 @@ def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
 def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
     kind: str = shape["type"]
     if isinstance(value, str) and kind in ("object", "array", "integer"):
-        try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            value = [value] if kind == "array" else value
+        with contextlib.suppress(orjson.JSONDecodeError):
+            read = orjson.loads(value)
+            # One name is a name, whatever it looks like: there are tools called `123` and `true`.
+            value = read if kind != "array" or isinstance(read, list) else value
     if kind == "array" and not isinstance(value, list):
         value = [value]
     if kind == "integer" and isinstance(value, float) and value.is_integer():

@@ -1,4 +1,4 @@
-"""Packs what fits. Pure."""
+"""Packs and cuts what does not fit. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,3 +26,15 @@ def pack(items: Iterable[str], budget: int, measure: Callable[[str], int] = coun
         kept.append(text)
         spent += cost
     return Packed(tuple(kept), full=False)
+
+
+def cut(text: str, tokens: int) -> str:
+    """Text in at most so many tokens, cut at a word."""
+    text, whole = text[: tokens * 8], text
+    if text == whole and count(text) <= tokens:
+        return text
+    while text and (cost := count(text)) > tokens - 1:
+        shorter = text[: min(len(text) - 1, int(len(text) * (tokens - 1) / cost))]
+        space = shorter.rfind(" ")
+        text = shorter[:space] if space > len(shorter) // 2 else shorter
+    return text.rstrip(" ,;:(-–—") + " …"

@@ -1,25 +1,31 @@
 """Search, browse and describe over one snapshot. Pure: a question and a snapshot in, text out.
 
-Every answer fits its budget, says what was left out and how to get it, and none is a dead end.
+Every answer fits its budget, says what was left out and how to get it, and none is a dead end. One entry is always
+shown, whole, however small the budget: a schema that is cut would be a lie, and an empty page a dead end.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from portico.catalog.address import fold, split_name
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
+from portico.catalog.visible import quoted, shown
 from portico.disclosure import cursor as cursors
-from portico.disclosure.budget import pack
+from portico.disclosure import metatools
+from portico.disclosure.budget import cut, pack
 from portico.disclosure.guidance import upstream_instructions
 from portico.disclosure.render import brief, full_text, schema
 from portico.disclosure.tokens import count
-from portico.errors import UnknownName
+from portico.errors import BackendUnavailable, PorticoError, UnknownName
 from portico.search import Ranking
 
 Detail = str
-FOOTER_TOKENS = 120
-"""Kept free in every answer for the head line and for what to do next."""
 NEAREST = 5
+_USED, _KEPT_BACK = 0.95, 60
+"""How much of a budget is used. What an answer costs is estimated, and where one server's odd names fill it, the
+estimate is low by up to a seventh in short answers and a twentieth in long ones."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class ServerState:
 
     state: str
     reason: str = ""
+    since: float = 0.0
 
 
 States = Mapping[str, ServerState]
@@ -42,30 +49,33 @@ def search(
     limit: int = 8,
     detail: Detail = "brief",
     cursor: str | None = None,
+    there: Collection[str] = metatools.NAMES,
 ) -> str:
-    """Ranked tools, or what is nearest when none fits."""
+    """Ranked tools, or what is nearest when none fits. `there` are the meta-tools that the asker has."""
     only = snapshot.server(server).name if server else None
     question = f"search\0{query}\0{only}\0{limit}\0{detail}"
     offset = cursors.decode(cursor, question, snapshot.version) if cursor else 0
     ranking = rank(snapshot, query, only, limit, offset)
     page = [snapshot.tools[hit.id] for hit in ranking.hits]
     if not page:
-        return _nothing(snapshot, states, query, only)
-    show = brief if detail == "brief" else schema
-    packed = pack((show(tool) for tool in page), budget - FOOTER_TOKENS)
-    shown = len(packed.texts)
-    lines = [f"{_count(ranking.total, 'match', 'matches')} for {query!r}{f' on {only}' if only else ''}, best first:"]
+        return _nothing(snapshot, states, budget, query, only, there)
+    where = f" on {only}" if only else ""
+    head = f"{_count(ranking.total, 'match', 'matches')} for {quoted(query)}{where}, best first:"
     if ranking.weak and not offset:
-        lines = [f"Nothing here fits {query!r} well. The nearest:"]
-    lines += packed.texts
-    if offset + shown < ranking.total:
-        after = cursors.encode(question, snapshot.version, offset + shown)
-        lines.append(f'More: the same search with cursor="{after}"')
-    lines.append(
-        "Next: call_tool(name, arguments)" + (", or describe_tools(names) first." if detail == "brief" else ".")
-    )
-    lines += _unlisted(snapshot, states)
-    return "\n".join(lines)
+        head = f"Nothing here fits {quoted(query)} well. The nearest:"
+    call = ["call_tool(name, arguments)"] if metatools.CALL in there else []
+    read = ["describe_tools(names)"] if metatools.DESCRIBE in there and detail == "brief" else []
+    steps = ", or ".join([*call, *(f"{step} first" if call else step for step in read)])
+    foot = [*([f"Next: {steps}."] if steps else []), *_unlisted(snapshot, states)]
+
+    def more(reached: int) -> list[str]:
+        left = reached < ranking.total
+        after = cursors.encode(question, snapshot.version, reached)
+        return [f'More: the same search with cursor="{after}"'] if left else []
+
+    show = brief if detail == "brief" else schema
+    packed = pack((show(tool) for tool in page), _room(budget, head, *more(offset), *foot))
+    return "\n".join([head, *packed.texts, *more(offset + len(packed.texts)), *foot])
 
 
 def rank(snapshot: Snapshot, query: str, server: str | None = None, limit: int = 8, offset: int = 0) -> Ranking:
@@ -79,16 +89,20 @@ def nearest(snapshot: Snapshot, query: str) -> list[Tool]:
     return [snapshot.tools[name] for name in snapshot.index.nearest_names(query, NEAREST) if name in snapshot.tools]
 
 
-def _nothing(snapshot: Snapshot, states: States, query: str, server: str | None) -> str:
+def _nothing(
+    snapshot: Snapshot, states: States, budget: int, query: str, server: str | None, there: Collection[str]
+) -> str:
     where = f"on {server}" if server else f"on these {_count(len(snapshot.servers), 'server')}"
-    lines = [f"No tool {where} matches {query!r}."]
+    head = [f"No tool {where} matches {quoted(query)}."]
+    step = "Search all servers" if server else "Try other words for the same thing"
+    if metatools.BROWSE in there:
+        step += f', or browse_tools(server="{server}")' if server else ", or browse_tools() to see every server"
+    foot = [f"{step}."]
+    foot += _unlisted(snapshot, states)
     if near := nearest(snapshot, query):
-        lines += ["Nearest names:", *map(brief, near)]
-    if server:
-        lines.append(f'Search all servers, or browse_tools(server="{server}").')
-    else:
-        lines.append("Try other words for the same thing, or browse_tools() to see every server.")
-    return "\n".join([*lines, *_unlisted(snapshot, states)])
+        head.append("Nearest names:")
+        head += pack(map(brief, near), _room(budget, *head, *foot)).texts
+    return "\n".join([*head, *foot])
 
 
 def overview(
@@ -98,25 +112,28 @@ def overview(
     question = "overview"
     offset = cursors.decode(cursor, question, snapshot.version) if cursor else 0
     servers = [snapshot.servers[name] for name in sorted(snapshot.servers)]
-    lines = [f"{_count(len(snapshot.tools), 'tool')} on {_count(len(servers), 'server')}."]
+    head = [f"{_count(len(snapshot.tools), 'tool')} on {_count(len(servers), 'server')}."]
     if not offset:
         pinned = [snapshot.tools[name] for name in pins if name in snapshot.tools]
-        representative = [next(iter(entry.tools.values())) for entry in servers if entry.tools]
+        representative = (next(iter(entry.tools.values())) for entry in servers if entry.tools)
         start = pack((brief(tool) for tool in pinned or representative), budget // 3)
         if start.texts:
-            lines.append(
+            head.append(
                 "Pinned tools:" if pinned else "Some tools to start with (one per server; no usage is known yet):"
             )
-            lines += start.texts
-    lines.append("Servers:")
-    spent = sum(len(line) for line in lines) // 3
-    packed = pack((_server_line(entry, states) for entry in servers[offset:]), max(200, budget - spent - FOOTER_TOKENS))
-    lines += packed.texts
-    if offset + len(packed.texts) < len(servers):
-        after = cursors.encode(question, snapshot.version, offset + len(packed.texts))
-        lines.append(f'{len(servers) - offset - len(packed.texts)} more servers: browse_tools(cursor="{after}")')
-    lines.append("Next: browse_tools(server=…) or search_tools(query=…).")
-    return "\n".join(lines)
+            head += start.texts
+    head.append("Servers:")
+    foot = "Next: browse_tools(server=…) or search_tools(query=…)."
+
+    def more(reached: int) -> list[str]:
+        left = len(servers) - reached
+        after = cursors.encode(question, snapshot.version, reached)
+        return [f'{_count(left, "more server")}: browse_tools(cursor="{after}")'] if left else []
+
+    packed = pack(
+        (_server_line(entry, states) for entry in servers[offset:]), _room(budget, *head, *more(offset), foot)
+    )
+    return "\n".join([*head, *packed.texts, *more(offset + len(packed.texts)), foot])
 
 
 def browse(
@@ -127,47 +144,76 @@ def browse(
     question = f"browse\0{entry.name}"
     offset = cursors.decode(cursor, question, snapshot.version) if cursor else 0
     tools = list(entry.tools.values())
-    page = tools[offset : offset + page_size]
-    lines = [_server_line(entry, states)]
+    head = [_server_line(entry, states)]
     if not offset and entry.hello and entry.hello.instructions:
-        lines.append(f"Its own notes: {_one_paragraph(upstream_instructions(entry.hello.instructions), budget // 5)}")
-    spent = sum(len(line) for line in lines) // 3
-    packed = pack((brief(tool) for tool in page), max(200, budget - spent - FOOTER_TOKENS))
-    lines += packed.texts
-    reached = offset + len(packed.texts)
-    if reached < len(tools):
+        head.append(f"Its own notes: {_one_paragraph(upstream_instructions(entry.hello.instructions), budget // 5)}")
+    offers = (("resource", entry.offers.resources), ("prompt", entry.offers.prompts))
+    also = [f"Also offers {_count(len(items), kind)}." for kind, items in offers if items]
+
+    def foot(reached: int) -> list[str]:
+        left = len(tools) - reached
         after = cursors.encode(question, snapshot.version, reached)
-        lines.append(f'{len(tools) - reached} more: browse_tools(server="{entry.name}", cursor="{after}")')
-    for kind, items in (("resources", entry.offers.resources), ("prompts", entry.offers.prompts)):
-        if items and reached >= len(tools):
-            lines.append(f"Also offers {len(items)} {kind}.")
-    return "\n".join(lines)
+        return [f'{left:,} more: browse_tools(server="{entry.name}", cursor="{after}")'] if left else also
+
+    page = (brief(tool) for tool in tools[offset : offset + page_size])
+    packed = pack(page, _room(budget, *head, *foot(offset), *also))
+    return "\n".join([*head, *packed.texts, *foot(offset + len(packed.texts))])
 
 
-def describe(snapshot: Snapshot, budget: int, names: Sequence[str], detail: Detail = "schema") -> tuple[str, bool]:
+def describe(
+    snapshot: Snapshot, budget: int, names: Sequence[str], detail: Detail = "schema", states: States | None = None
+) -> tuple[str, bool]:
     """The tools asked for, and whether at least one was found. A wrong name costs only itself."""
     show = {"brief": brief, "schema": schema, "full": full_text}[detail]
-    parts: list[str] = []
+    tools: dict[str, Tool] = {}
     wrong: list[str] = []
-    left: list[str] = []
-    spent = 0
     for name in names:
         try:
             tool = snapshot.tool(name)
+            tools[tool.address] = tool
         except UnknownName as error:
-            wrong.append(f"{error.message}. {error.advice}")
-            continue
-        body = show(tool)
-        cost = count(body)
-        # One tool alone is always shown whole: cutting a schema would make it a lie.
-        if parts and spent + cost > budget:
-            left.append(tool.address)
-            continue
-        parts.append(body)
-        spent += cost
-    if left:
-        parts.append(f"Left out to fit: {', '.join(left)}. Ask for them separately.")
-    return ("\n" if detail == "brief" else "\n\n").join([*parts, *wrong]), bool(parts)
+            wrong.append(" ".join(str(explained(error, name, snapshot, states or {})).split("\n")))
+    notes = [*pack(wrong, budget // 2).texts]
+    if len(notes) < len(wrong):
+        notes.append(f"{len(wrong) - len(notes)} more names are unknown here.")
+    bodies = {address: show(tool) for address, tool in tools.items()}
+    fit = _fitting(bodies, _room(budget, *notes))
+    if len(fit) < len(bodies):
+        fit = _fitting(bodies, _room(budget, *notes, _left_out(bodies)))
+        notes.append(_left_out(address for address in bodies if address not in fit))
+    return ("\n" if detail == "brief" else "\n\n").join([*fit.values(), *notes]), bool(tools)
+
+
+def _fitting(bodies: Mapping[str, str], room: int) -> dict[str, str]:
+    fit: dict[str, str] = {}
+    for address, body in bodies.items():
+        cost = count(body) + 1
+        if not fit or cost <= room:
+            fit[address] = body
+            room -= cost
+    return fit
+
+
+def _left_out(addresses: Iterable[str]) -> str:
+    return f"Left out to fit: {', '.join(map(shown, addresses))}. Ask for them separately."
+
+
+def explained(error: UnknownName, name: str, snapshot: Snapshot, states: States) -> PorticoError:
+    """Why a name leads nowhere: a tool of a server that could not be listed yet is not a tool that does not exist."""
+    meant = {fold(server) for server, _ in split_name(name)}
+    for entry in snapshot.servers.values():
+        if not entry.known and fold(entry.name) in meant:
+            state = states.get(entry.name, ServerState("configured"))
+            if state.state not in ("down", "degraded", "disabled"):
+                return BackendUnavailable(
+                    f"{entry.name} is {state.state}: its tools are not listed yet", advice="Try again shortly."
+                )
+            since = f" since {time.strftime('%H:%M:%S', time.localtime(state.since))}" if state.since else ""
+            return BackendUnavailable(
+                f"{entry.name} is known but unavailable{since}: {_one_paragraph(state.reason, 60)}",
+                advice="Its tools are not known, because it could never be listed.",
+            )
+    return error
 
 
 def schema_hint(tool: Tool, budget: int) -> str:
@@ -201,5 +247,9 @@ def _count(number: int, one: str, many: str = "") -> str:
 
 
 def _one_paragraph(body: str, tokens: int) -> str:
-    flat = " ".join(body.split())
-    return flat if len(flat) <= tokens * 4 else flat[: tokens * 4].rsplit(" ", 1)[0] + " …"
+    return cut(" ".join(shown(body).split()), tokens)
+
+
+def _room(budget: int, *beside: str) -> int:
+    """What a budget leaves for the entries of an answer beside its other lines."""
+    return int(budget * _USED) - _KEPT_BACK - count("\n".join(beside)) - 1

@@ -15,6 +15,8 @@ CODE_NAMES = (SEARCH, DESCRIBE)
 """What the `code` exposure shows; the tool that runs code joins it when there is one."""
 
 CAPABILITY_INDEX_TOKENS = 150
+_INDEX_ESTIMATE = 130
+"""The estimate of tokens is low by up to a tenth where names are all there is."""
 MAX_NAMES = 10
 MAX_RESULTS = 50
 MAX_PAGE = 200
@@ -34,7 +36,7 @@ def capability_index(servers: Iterable[str]) -> str:
     names = sorted(servers)
     shown = len(names)
     line = _server_line(names, shown)
-    while shown > 1 and count(line) > CAPABILITY_INDEX_TOKENS:
+    while shown > 1 and count(line) > _INDEX_ESTIMATE:
         shown = min(shown - 1, int(shown * 0.9))
         line = _server_line(names, shown)
     return line

@@ -1,9 +1,8 @@
-"""Resources and prompts of many servers under one roof. Pure.
+"""Resources of many servers under one roof. Pure.
 
-An upstream resource is `portico://backend/{server}/resource/{its own URI}`, an upstream prompt `server__prompt`.
+An upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
 """
 
-from portico.catalog.address import flat_name
 from portico.upstream.backend import Raw
 
 _ROOT = "portico://backend/"
@@ -31,8 +30,3 @@ def outer_resource(server: str, resource: Raw) -> Raw:
 def outer_template(server: str, template: Raw) -> Raw:
     """A listed resource template under its outer URI template, everything else untouched."""
     return {**template, "uriTemplate": outer_uri(server, template["uriTemplate"])}
-
-
-def outer_prompt(server: str, prompt: Raw) -> Raw:
-    """A listed prompt under its flat name, everything else untouched."""
-    return {**prompt, "name": flat_name(server, prompt["name"])}

@@ -14,10 +14,12 @@ from portico.access import EVERYTHING, Scope
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.sync import Catalog
 from portico.catalog.tool import Tool
+from portico.catalog.visible import quoted
 from portico.disclosure import answer, discovery, guidance, metatools
 from portico.disclosure import cursor as cursors
 from portico.disclosure.arguments import checked_arguments
-from portico.disclosure.namespace import inner_uri, outer_prompt, outer_resource, outer_template, outer_uri
+from portico.disclosure.listable import listable
+from portico.disclosure.namespace import inner_uri, outer_resource, outer_template, outer_uri
 from portico.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -35,6 +37,7 @@ from portico.upstream.supervisor import Upstream
 Exposure = Literal["meta", "full", "code"]
 PAGE = 250
 REMEMBERED_LINKS = 4_096
+_ABOUT_ONE_RESOURCE = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Face:
     discovery_budget: int = 2_000
     metatools: frozenset[str] = frozenset(metatools.NAMES)
     pins: tuple[str, ...] = field(default=())
+    unlisted: bool = True
+    """Whether a transparent view passes calls of tools it does not list; not where some are left out on purpose."""
 
 
 class View:
@@ -82,7 +87,7 @@ class View:
         """What we declare; for a transparent view what its server declares."""
         if self.sole and (hello := self.snapshot.servers[self.sole].hello):
             mirrored = dict(hello.capabilities)
-            if era == "modern":
+            if era == "modern" and hello.era == "legacy":
                 mirrored.pop("logging", None)
             return mirrored
         declared: Raw = {
@@ -100,11 +105,11 @@ class View:
             return hello.instructions if hello else ""
         if self.face.exposure == "full":
             return guidance.full_instructions(self.snapshot)
-        return guidance.meta_instructions(self.snapshot, can_call=metatools.CALL in self._enabled)
+        return guidance.meta_instructions(self.snapshot, self._enabled)
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """The schema a client was shown for a tool, for checking `Mcp-Param-*` headers."""
-        tool = self._listed_tool(name) if self.face.exposure == "full" else None
+        tool = self._listed.get(name) if self.face.exposure == "full" else None
         return tool.input_schema if tool else None
 
     async def handle(self, method: str, params: Raw, origin: Origin, era: Era) -> Raw:
@@ -117,8 +122,8 @@ class View:
         try:
             return await handler(params, origin)
         except RemoteError as error:
-            if era == "modern" and error.code == RESOURCE_NOT_FOUND:
-                raise RemoteError(INVALID_PARAMS, error.message, error.data, has_data=error.has_data) from error
+            if method in _ABOUT_ONE_RESOURCE and (code := _not_found_code(error, era)) != error.code:
+                raise RemoteError(code, error.message, error.data, has_data=error.has_data) from error
             raise
 
     @cached_property
@@ -128,9 +133,7 @@ class View:
             "tools/call": self._call_tool,
             "resources/list": self._list_resources,
             "resources/templates/list": self._list_templates,
-            "resources/read": self._with_uri("resources/read"),
-            "resources/subscribe": self._with_uri("resources/subscribe"),
-            "resources/unsubscribe": self._with_uri("resources/unsubscribe"),
+            **{method: self._with_uri(method) for method in _ABOUT_ONE_RESOURCE},
             "prompts/list": self._list_prompts,
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
@@ -141,12 +144,15 @@ class View:
 
     async def _list_tools(self, params: Raw, origin: Origin) -> Raw:
         if self.face.exposure != "full":
-            return {"tools": self._definitions()}
-        if self.sole:
-            shown = [_listable(tool, tool.upstream_name) for tool in self.snapshot.tools.values()]
-        else:
-            shown = [_listable(tool, name) for name, tool in self.snapshot.flat.items()]
-        return self._page("tools/list", "tools", shown, params)
+            return self._page("tools/list", "tools", self._definitions(), params)
+        page = self._page("tools/list", "tools", list(self._listed.items()), params)
+        page["tools"] = [listable(tool.definition, name) for name, tool in page["tools"]]
+        return page
+
+    @property
+    def _listed(self) -> Mapping[str, Tool]:
+        """In `full`: every tool by the name it is listed under."""
+        return self.snapshot.servers[self.sole].tools if self.sole else self.snapshot.flat
 
     @property
     def _enabled(self) -> tuple[str, ...]:
@@ -159,29 +165,24 @@ class View:
             self._defined = (servers, metatools.definitions(self._enabled, servers))
         return self._defined[1]
 
-    def _listed_tool(self, name: str) -> Tool | None:
-        if self.sole:
-            tools = self.snapshot.servers[self.sole].tools.values()
-            return next((tool for tool in tools if tool.upstream_name == name), None)
-        return self.snapshot.flat.get(name)
-
     async def _call_tool(self, params: Raw, origin: Origin) -> Raw:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, "tools/call needs the name of a tool")
         arguments = {} if arguments is None else arguments
         if self.face.exposure == "full":
-            tool = self._listed_tool(name)
+            tool = self._listed.get(name)
             if tool is not None:
                 return await self._run(tool, arguments, origin)
-            if self.sole:
+            if self.sole and self.face.unlisted:
                 return await self._calls.ask(self.sole, "tools/call", params, origin)
             return await self._run(self.snapshot.tool(name), arguments, origin)
         if name not in self._enabled:
+            there = f" Tools behind this gateway are run by {metatools.CALL}(name, arguments)."
             raise UnknownName(
-                f"there is no tool {name!r} in this list",
+                f"there is no tool {quoted(name)} in this list",
                 nearest=self._enabled,
-                advice=f'Call it through call_tool(name="{name}", arguments={{…}}).',
+                advice=f"It has: {', '.join(self._enabled)}.{there if metatools.CALL in self._enabled else ''}",
             )
         return await self._meta_call(name, arguments, origin)
 
@@ -199,16 +200,20 @@ class View:
     def _discover(self, name: str, arguments: Raw) -> Raw:
         snapshot, states, budget = self.snapshot, self._states(), self.face.discovery_budget
         if name == metatools.SEARCH:
-            return answer.text(discovery.search(snapshot, states, budget, **arguments))
+            return answer.text(discovery.search(snapshot, states, budget, **arguments, there=self._enabled))
         if name == metatools.DESCRIBE:
-            body, found = discovery.describe(snapshot, budget, **arguments)
+            body, found = discovery.describe(snapshot, budget, **arguments, states=states)
             return answer.text(body) if found else {**answer.text(body), "isError": True}
         if arguments.get("server"):
             return answer.text(discovery.browse(snapshot, states, budget, **arguments))
         return answer.text(discovery.overview(snapshot, states, budget, self.face.pins, arguments.get("cursor")))
 
     async def _call_by_name(self, arguments: Raw, origin: Origin) -> Raw:
-        tool = self.snapshot.tool(arguments["name"])
+        name, snapshot = arguments["name"], self.snapshot
+        try:
+            tool = snapshot.tool(name)
+        except UnknownName as error:
+            raise discovery.explained(error, name, snapshot, self._states()) from error
         return await self._run(tool, arguments.get("arguments") or {}, origin)
 
     async def _run(self, tool: Tool, arguments: Any, origin: Origin) -> Raw:
@@ -223,7 +228,10 @@ class View:
 
     def _states(self) -> discovery.States:
         return {
-            name: discovery.ServerState(upstream.state, upstream.reason) for name, upstream in self._upstreams.items()
+            name: discovery.ServerState(upstream.state, upstream.reason, upstream.status().since)
+            if upstream.reason
+            else discovery.ServerState(upstream.state)
+            for name, upstream in self._upstreams.items()
         }
 
     # --- resources
@@ -287,7 +295,11 @@ class View:
     # --- prompts, completion, logging
 
     async def _list_prompts(self, params: Raw, origin: Origin) -> Raw:
-        return self._offers("prompts/list", "prompts", lambda entry: entry.offers.prompts, outer_prompt, params)
+        if self.sole:
+            prompts = list(self.snapshot.servers[self.sole].offers.prompts)
+        else:
+            prompts = [{**prompt, "name": name} for name, (_, prompt) in self.snapshot.flat_prompts.items()]
+        return self._page("prompts/list", "prompts", prompts, params)
 
     async def _get_prompt(self, params: Raw, origin: Origin) -> Raw:
         server, name = self._locate_prompt(params.get("name"))
@@ -298,11 +310,9 @@ class View:
             raise RemoteError(INVALID_PARAMS, "a prompt needs a name")
         if self.sole:
             return self.sole, name
-        for server, entry in self.snapshot.servers.items():
-            for prompt in entry.offers.prompts:
-                if outer_prompt(server, prompt)["name"] == name:
-                    return server, prompt["name"]
-        raise RemoteError(INVALID_PARAMS, f"Unknown prompt: {name}")
+        if found := self.snapshot.flat_prompts.get(name):
+            return found[0], found[1]["name"]
+        raise RemoteError(INVALID_PARAMS, f"Unknown prompt: {quoted(name)}")
 
     async def _complete(self, params: Raw, origin: Origin) -> Raw:
         reference = params.get("ref")
@@ -338,9 +348,9 @@ class View:
         items = [item if self.sole else rename(name, item) for name, entry in servers for item in pick(entry)]
         return self._page(method, key, items, params)
 
-    def _page(self, method: str, key: str, items: list[Raw], params: Raw) -> Raw:
+    def _page(self, method: str, key: str, items: list[Any], params: Raw) -> Raw:
         given = params.get("cursor")
-        version = self.snapshot.version
+        version = self.snapshot.version if key == "tools" else self.snapshot.offers_version
         offset = cursors.decode(str(given), method, version) if given is not None else 0
         page: Raw = {key: items[offset : offset + PAGE]}
         if offset + PAGE < len(items):
@@ -348,18 +358,12 @@ class View:
         return page
 
 
-def _listable(tool: Tool, name: str) -> Raw:
-    """A definition under its listed name; a schema that strict clients would refuse is given the type they want.
-
-    One tool without `type: object` makes such a client lose the whole list.
-    """
-    definition = {**tool.definition, "name": name}
-    schema = definition.get("inputSchema")
-    if not isinstance(schema, dict):
-        definition["inputSchema"] = {"type": "object"}
-    elif schema.get("type") != "object":
-        definition["inputSchema"] = {**schema, "type": "object"}
-    return definition
+def _not_found_code(error: RemoteError, era: Era) -> int:
+    """The code each era has for a resource that does not exist, whichever era its server speaks."""
+    if era == "modern":
+        return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
+    names_it = isinstance(error.data, dict) and "uri" in error.data
+    return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
 
 
 def _outer_contents(server: str, result: Raw) -> Raw:

@@ -6,6 +6,7 @@ it would be without a gateway. Remote references are never fetched.
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NoReturn
 
 import jsonschema_rs
@@ -15,19 +16,19 @@ from portico.errors import InvalidArguments
 from portico.upstream import jsontext
 
 MAX_PROBLEMS = 5
+MAX_CHARS = 400
+"""Of one problem: a wrong value may be a megabyte."""
 
 
 def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
     """Raise InvalidArguments, naming each problem, when the arguments do not fit."""
     validator = _validator(tool.hash, tool.blob)
-    if validator is None or validator.is_valid(arguments):
-        return
-    problems: list[str] = []
-    for error in validator.iter_errors(arguments):
-        path = ".".join(str(step) for step in error.instance_path)
-        problems.append(f"{path}: {error.message}" if path else error.message)
-        if len(problems) == MAX_PROBLEMS:
-            break
+    try:
+        if validator is None or validator.is_valid(arguments):
+            return
+        problems = [_problem(error) for error in islice(validator.iter_errors(arguments), MAX_PROBLEMS)]
+    except ValueError as error:  # nested too deeply, or text that is none
+        problems = [str(error)]
     raise InvalidArguments(
         f"the arguments do not fit {tool.address}: " + "; ".join(problems),
         problems=tuple(problems),
@@ -35,14 +36,22 @@ def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
     )
 
 
+def _problem(error: jsonschema_rs.ValidationError) -> str:
+    path = ".".join(str(step) for step in error.instance_path)
+    message = error.message
+    if len(message) > MAX_CHARS:  # it quotes the value first and says what is wrong with it last
+        message = f"{message[: MAX_CHARS // 2]} … {message[-MAX_CHARS // 2 :]}"
+    return f"{path}: {message}" if path else message
+
+
 @lru_cache(maxsize=4_096)
 def _validator(key: str, blob: bytes) -> Any | None:
-    schema = jsontext.loads(blob).get("inputSchema")
-    if not isinstance(schema, dict):
-        return None
     try:
+        schema = jsontext.loads(blob).get("inputSchema")
+        if not isinstance(schema, dict):
+            return None
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -26,7 +26,7 @@ from portico.events import Bus, CatalogChanged, Event, ListAnnounced, ResourceUp
 from portico.execution.call import Origin
 from portico.server.envelope import finish
 from portico.server.relay import ClientRelay
-from portico.server.sessions import Sessions, connection_of, session_of
+from portico.server.sessions import Session, Sessions, Watchers, connection_of, session_of
 from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import SHARED, Upstream
 
@@ -39,9 +39,10 @@ _SDK_METHODS = frozenset({"ping", "subscriptions/listen"})
 class Door:
     """Serves one view over any transport."""
 
-    def __init__(self, view: View, upstreams: Mapping[str, Upstream], bus: Bus) -> None:
+    def __init__(self, view: View, upstreams: Mapping[str, Upstream], bus: Bus, watchers: Watchers) -> None:
         self.view = view
         self.sessions = Sessions()
+        self._watchers = watchers
         self._upstreams = upstreams
         self._forget = bus.subscribe(self._heard)
         self.server: Server[Any] = Server(
@@ -90,19 +91,33 @@ class Door:
         info = ctx.session.client_params
         # A modern request over HTTP stands alone: it shares the instance that nobody owns.
         caller = Caller(session.id if era == "legacy" else SHARED, info.client_info.name if info else "")
-        result = await self.view.handle(ctx.method, params, Origin(caller, relay, extra), era)
+        origin = Origin(caller, relay, extra)
+        if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
+            return await self._watch(ctx.method, params, session, origin, era)
+        result = await self.view.handle(ctx.method, params, origin, era)
         if ctx.method == "logging/setLevel":
             session.log_level = params.get("level")
-        elif ctx.method == "resources/subscribe":
-            session.subscribed.add(params["uri"])
-        elif ctx.method == "resources/unsubscribe":
-            session.subscribed.discard(params["uri"])
         return result
+
+    async def _watch(self, method: str, params: Raw, session: Session, origin: Origin, era: Era) -> Mapping[str, Any]:
+        if method == "resources/subscribe":
+            result = await self.view.handle(method, params, origin, era)
+            resource = self.view.locate(params["uri"])
+            session.subscribed[self.view.outer_uri(*resource)] = params["uri"]
+            self._watchers.add(resource, session.id)
+            return result
+        resource = self.view.locate(params["uri"])
+        session.subscribed.pop(self.view.outer_uri(*resource), None)
+        self._watchers.remove(resource, session.id)
+        if self._watchers.others(resource, session.id) and not self._upstreams[resource[0]].isolated:
+            return {}
+        return await self.view.handle(method, params, origin, era)
 
     async def _notified(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/initialized":
             connection, session = connection_of(ctx), session_of(ctx)
             self.sessions.add(connection, session)
+            connection.exit_stack.callback(self._watchers.forget, session.id)
             for upstream in self._upstreams.values():
                 if upstream.isolated:
                     connection.exit_stack.push_async_callback(upstream.end_session, session.id)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.errors import RemoteError
+from portico.errors import INVALID_REQUEST, RemoteError
 from portico.upstream.backend import Era, Raw
 from portico.upstream.envelope import SERVER_INFO_KEY
 
@@ -21,7 +21,7 @@ _MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
 
 def finish(result: Mapping[str, Any], method: str, era: Era, server_info: Mapping[str, Any]) -> Raw:
     """A result with what the client's era requires and without what it does not know."""
-    return _modern(result, method, server_info) if era == "modern" else _legacy(result)
+    return _modern(result, method, server_info) if era == "modern" else _legacy(result, method)
 
 
 def _modern(result: Mapping[str, Any], method: str, server_info: Mapping[str, Any]) -> Raw:
@@ -36,13 +36,11 @@ def _modern(result: Mapping[str, Any], method: str, server_info: Mapping[str, An
     return finished
 
 
-def _legacy(result: Mapping[str, Any]) -> Raw:
-    if result.get("resultType", "complete") != "complete":
-        raise RemoteError(
-            -32600,
-            "the server needs an answer from the user in the middle of this call, which this client's protocol version "
-            "cannot carry",
-        )
+def _legacy(result: Mapping[str, Any], method: str) -> Raw:
+    if (kind := result.get("resultType", "complete")) != "complete":
+        asks = "needs an answer from the user in the middle of this call"
+        what = asks if kind == "input_required" else f"answered with a result of the type {kind!r}"
+        raise RemoteError(INVALID_REQUEST, f"the server {what}, which this client's protocol version cannot carry")
     finished = {key: value for key, value in result.items() if key not in _MODERN_ONLY}
     meta = finished.get("_meta")
     if isinstance(meta, Mapping) and SERVER_INFO_KEY in meta:
@@ -51,4 +49,14 @@ def _legacy(result: Mapping[str, Any]) -> Raw:
             finished["_meta"] = kept
         else:
             del finished["_meta"]
+    if method == "tools/list":
+        finished["tools"] = [_legacy_tool(tool) for tool in finished["tools"]]
     return finished
+
+
+def _legacy_tool(tool: Raw) -> Raw:
+    """A definition whose output is an object, or unsaid: a strict client of that era loses the list over another."""
+    schema = tool.get("outputSchema")
+    if schema is None or schema.get("type") == "object":
+        return tool
+    return {key: value for key, value in tool.items() if key != "outputSchema"}

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvicorn
+from mcp.server.streamable_http import EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
@@ -27,7 +28,13 @@ GRACE_S = 3
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to listen beyond this machine without a token."""
+    """Refuse to listen beyond this machine without a token, and anywhere with an empty one."""
+    if token is not None and not token.strip():
+        raise ConfigError(
+            "gateway.token is empty",
+            advice="Give it a value, or leave it out to serve this machine only.",
+            key="gateway.token",
+        )
     if token is None and not is_loopback(host):
         raise ConfigError(
             f"listening on {host} would let anyone on the network run your tools",
@@ -61,9 +68,8 @@ def make_app(
         ],
     )
     managers = {
-        name: StreamableHTTPSessionManager(
+        name: _SessionManager(
             door.server,
-            event_store=RecentEvents(),
             retry_interval=RETRY_MS,
             security_settings=security,
             max_request_body_size=max_request_bytes,
@@ -85,6 +91,19 @@ def make_app(
     return Starlette(routes=routes, lifespan=lifespan)
 
 
+class _SessionManager(StreamableHTTPSessionManager):
+    """The SDK's manager, which asks for the event store once for each session that opens."""
+
+    @property
+    def event_store(self) -> EventStore | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """A store that no other session can be resumed from."""
+        return RecentEvents()
+
+    @event_store.setter
+    def event_store(self, value: EventStore | None) -> None:
+        """The base class sets the one that all would share."""
+
+
 class _Endpoint:
     """A session manager as an ASGI application (Starlette would take a bare method for a handler)."""
 
@@ -100,14 +119,16 @@ class _Guarded:
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode() if token is not None else None
+        self._expected = token.encode() if token is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if self._expected is not None:
             given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
-            if not hmac.compare_digest(given, self._expected):
+            scheme, _, token = given.partition(b" ")
+            known = scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
+            if not known or not self._expected:
                 refused = JSONResponse(
                     {"error": "unauthorized", "advice": "Send the gateway's token: Authorization: Bearer …"},
                     status_code=401,

@@ -6,9 +6,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import METHOD_NOT_FOUND
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, RootModel, ValidationError
 
-from portico.errors import RemoteError
+from portico.errors import INVALID_PARAMS, RemoteError
 from portico.upstream.backend import Era, Raw
 from portico.upstream.envelope import LOG_LEVEL_KEY
 
@@ -73,6 +73,8 @@ class ClientRelay:
             return (await self._ctx.session.send_request(message, _Result, metadata=route)).root
         except MCPError as error:
             raise RemoteError(error.error.code, error.error.message, error.error.data) from error
+        except ValidationError as error:
+            raise RemoteError(INVALID_PARAMS, f"the client's answer to {method} is not what that asks for") from error
 
     def _wants(self, level: Any) -> bool:
         if self._log_level is None:

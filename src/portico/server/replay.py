@@ -1,4 +1,7 @@
-"""What a dropped stream of a handshake-era client can be resumed from: the last messages, in memory, bounded."""
+"""What a dropped stream of a handshake-era client can be resumed from: the last messages, in memory, bounded.
+
+One store for each session: the SDK names a stream by the id of its request, which every client counts from one.
+"""
 
 import itertools
 from collections import OrderedDict, deque
@@ -6,12 +9,12 @@ from collections import OrderedDict, deque
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import JSONRPCMessage
 
-MAX_STREAMS = 1_000
+MAX_STREAMS = 64
 MAX_EVENTS = 200
 
 
 class RecentEvents(EventStore):
-    """The last events of the streams that were used last."""
+    """The last events of the streams that one session used last."""
 
     def __init__(self) -> None:
         self._counter = itertools.count(1)

@@ -31,7 +31,31 @@ class Session:
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     log_level: str | None = None
-    subscribed: set[str] = field(default_factory=set)
+    subscribed: dict[str, str] = field(default_factory=dict)
+    """Outer URI of a resource → the URI the client asked for it by."""
+
+
+class Watchers:
+    """Which sessions watch which resources, at every door: a server all share is left only by the last of them."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], set[str]] = {}
+
+    def add(self, resource: tuple[str, str], session: str) -> None:
+        """A session watches a resource of a server."""
+        self._sessions.setdefault(resource, set()).add(session)
+
+    def remove(self, resource: tuple[str, str], session: str) -> None:
+        """A session watches it no longer."""
+        self._sessions.get(resource, set()).discard(session)
+
+    def forget(self, session: str) -> None:
+        """A session has ended."""
+        self._sessions = {resource: left for resource, them in self._sessions.items() if (left := them - {session})}
+
+    def others(self, resource: tuple[str, str], session: str) -> bool:
+        """Whether anybody else watches it."""
+        return bool(self._sessions.get(resource, set()) - {session})
 
 
 _KEY = "portico.session"
@@ -95,15 +119,15 @@ class Sessions:
         uri = kind.removeprefix("resource ") if kind.startswith("resource ") else None
         event: ServerEvent
         if uri is not None:
-            event, method, params = ResourceUpdated(uri), "notifications/resources/updated", {"uri": uri}
+            event, method = ResourceUpdated(uri), "notifications/resources/updated"
         else:
             event = {"tools": ToolsListChanged, "resources": ResourcesListChanged, "prompts": PromptsListChanged}[
                 kind
             ]()
-            method, params = f"notifications/{kind}/list_changed", None
+            method = f"notifications/{kind}/list_changed"
         await self.bus.publish(event)
         told = [
-            _bounded(connection.notify(method, params))
+            _bounded(connection.notify(method, {"uri": session.subscribed[uri]} if uri is not None else None))
             for connection, session in self._connected.items()
             if uri is None or uri in session.subscribed
         ]

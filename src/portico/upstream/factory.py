@@ -44,7 +44,7 @@ def make_backend(name: str, config: BackendConfig, limits: Limits, guard: Guard)
                 return SseBackend(name, url, config.headers, roots(config.roots), size)
             return HttpBackend(name, url, config.headers, config.protocol, roots(config.roots), size)
         case "functions":
-            return ImportedFunctions(name, cast(str, config.functions), config.description)
+            return ImportedFunctions(name, cast(str, config.functions))
         case "recorded":
             return RecordedBackend(name, cast(Path, config.recorded), config.recorded_slug)
 
@@ -70,15 +70,14 @@ class ImportedFunctions:
 
     kind = "functions"
 
-    def __init__(self, name: str, target: str, instructions: str = "") -> None:
+    def __init__(self, name: str, target: str) -> None:
         self._name = name
         self._target = target
-        self._instructions = instructions
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         """Import them, off the event loop."""
         tools = await asyncio.to_thread(load_functions, self._target)
-        return await FunctionsBackend(self._name, tools, self._instructions).connect(listener, era)
+        return await FunctionsBackend(self._name, tools).connect(listener, era)
 
     def diagnostics(self) -> Mapping[str, Any]:
         """Where the functions are."""

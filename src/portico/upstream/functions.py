@@ -5,7 +5,11 @@ on the loop. A `str` is answered as text; anything else also as structured conte
 """
 
 import asyncio
+import contextlib
+import contextvars
 import inspect
+import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,12 +18,17 @@ from typing import Any, cast
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, RemoteError
+from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, BackendUnavailable, RemoteError
+from portico.upstream import jsontext
 from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import MODERN_VERSION
 from portico.upstream.peer import NO_OPTIONS
 
 Function = Callable[..., Any]
+
+MAX_THREADS = 64
+"""Plain functions of one server that may run at the same time, those that were given up included."""
+_GATHERING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,8 @@ def function_tool(
     """Derive a tool from a function."""
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if parameter.kind in _GATHERING:
+            continue  # a client can only pass what has a name
         annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (annotation, default)
@@ -81,6 +92,7 @@ class FunctionsConnection:
 
     def __init__(self, backend: FunctionsBackend) -> None:
         self._tools = {tool.definition["name"]: tool for tool in backend.tools}
+        self._threads = 0
         info = {"name": backend.name, "version": backend.version}
         self._hello = Hello("modern", MODERN_VERSION, {"tools": {}}, info, backend.instructions)
 
@@ -100,7 +112,7 @@ class FunctionsConnection:
             raise RemoteError(INVALID_PARAMS, f"Unknown tool: {params.get('name')}")
         try:
             async with asyncio.timeout(ask.timeout):
-                return await _call(tool, params.get("arguments") or {})
+                return await self._call(tool, params.get("arguments") or {})
         except TimeoutError:
             raise BackendTimeout(f"{tool.definition['name']} did not return within {ask.timeout:g} s") from None
 
@@ -110,28 +122,71 @@ class FunctionsConnection:
     async def close(self) -> None:
         """Nothing is held."""
 
+    async def _call(self, tool: FunctionTool, arguments: Raw) -> Raw:
+        try:
+            checked = tool.arguments.model_validate(arguments)
+        except ValidationError as error:
+            return _failure("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()))
+        values = {name: getattr(checked, name) for name in tool.arguments.model_fields}
+        call = partial(tool.function, **values)
+        try:
+            outcome = call() if inspect.iscoroutinefunction(tool.function) else await self._in_thread(call)
+            return _answer(await outcome if inspect.isawaitable(outcome) else outcome)
+        except BackendUnavailable:
+            raise
+        except (Exception, SystemExit) as error:  # the function is the user's: what it raises is its tool's error
+            return _failure(f"{type(error).__name__}: {error}")
 
-async def _call(tool: FunctionTool, arguments: Raw) -> Raw:
-    try:
-        checked = tool.arguments.model_validate(arguments)
-    except ValidationError as error:
-        return _failure("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()))
-    values = {name: getattr(checked, name) for name in tool.arguments.model_fields}
-    call = partial(tool.function, **values)
-    try:
-        outcome = await call() if inspect.iscoroutinefunction(tool.function) else await asyncio.to_thread(call)
-    except Exception as error:  # the function is the user's: whatever it raises is its tool's error
-        return _failure(f"{type(error).__name__}: {error}")
-    return _answer(outcome)
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a plain function in a thread of its own, which ends with the process.
+
+        A function that never returns must not keep the gateway from ending, nor use up threads that others share.
+        """
+        if self._threads >= MAX_THREADS:
+            raise BackendUnavailable(
+                f"{MAX_THREADS} of {self._hello.server_info['name']}'s functions are running already",
+                advice="Wait for some to return; those that never do end with the gateway.",
+            )
+        loop = asyncio.get_running_loop()
+        returned: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(outcome: Any, error: BaseException | None) -> None:
+            self._threads -= 1
+            if not returned.done():
+                returned.set_result((outcome, error))  # not set_exception: a future takes no StopIteration
+
+        def run() -> None:
+            outcome, failure = None, None
+            try:
+                outcome = context.run(call)
+            except BaseException as error:  # whatever it is, it is handed to the caller
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop may be gone
+                loop.call_soon_threadsafe(settle, outcome, failure)
+
+        self._threads += 1
+        threading.Thread(target=run, name="portico function", daemon=True).start()
+        outcome, failure = await returned
+        if failure is not None:
+            raise failure if isinstance(failure, Exception) else RuntimeError(f"{type(failure).__name__}: {failure}")
+        return outcome
 
 
 def _answer(outcome: Any) -> Raw:
     if isinstance(outcome, str):
         return {"content": [{"type": "text", "text": outcome}]}
-    plain: Any = orjson.loads(orjson.dumps(outcome, default=_plain))
-    text = orjson.dumps(plain).decode()
+    text = _json(outcome)
+    plain: Any = jsontext.loads(text)
     structured = plain if isinstance(plain, dict) else {"result": plain}
-    return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+    return {"content": [{"type": "text", "text": text.decode()}], "structuredContent": structured}
+
+
+def _json(outcome: Any) -> bytes:
+    try:
+        return orjson.dumps(outcome, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # an integer over 64 bits, perhaps
+        return json.dumps(outcome, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Real servers differ (measured on 243): most refuse `server/discover` at once, a third accept it, one dies of it and one
 never answers. So: probe, and if the probe stays unanswered send `initialize` behind it and take what comes first. A
-server that dies of the probe is reported as such, and the caller spawns it anew without one.
+server that the probe kills or leaves unable to shake hands is reported as such: the caller starts it anew without.
 """
 
 import asyncio
@@ -26,7 +26,11 @@ PROBE_PATIENCE_S = 2.0
 
 
 class DiedOfProbe(Exception):
-    """The server ended when it was sent `server/discover`."""
+    """The server ended when it was sent `server/discover`, or would not shake hands any more; the cause says which."""
+
+
+class SpokeBoth(Exception):
+    """A slow server took the probe and the `initialize` sent behind it: which era it is in now is unclear."""
 
 
 class Pipe(Protocol):
@@ -37,8 +41,14 @@ class Pipe(Protocol):
     async def send_notification(self, method: str, params: Raw | None) -> None: ...
 
 
-async def introduce(pipe: Pipe, protocol: Protocols, remembered: Era | None) -> Hello:
-    """Shake hands in the era the server speaks; raises DiedOfProbe, RemoteError or BackendUnavailable."""
+async def introduce(
+    pipe: Pipe, protocol: Protocols, remembered: Era | None, patience: float | None = None, *, one_era: bool = False
+) -> Hello:
+    """Shake hands in the era the server speaks; raises DiedOfProbe, RemoteError or BackendUnavailable.
+
+    `patience` bounds the wait for the answer to `initialize` once the probe has been refused. `one_era` says that the
+    whole conversation is in the era of its first exchange, as on a pipe; then SpokeBoth may be raised too.
+    """
     if protocol == "legacy" or (protocol == "auto" and remembered == "legacy"):
         try:
             return await _initialize(pipe)
@@ -51,10 +61,10 @@ async def introduce(pipe: Pipe, protocol: Protocols, remembered: Era | None) -> 
         if hello is None:
             raise BackendUnavailable(f"the server does not speak {MODERN_VERSION}", advice="Set protocol: auto.")
         return hello
-    return await _probe(pipe)
+    return await _probe(pipe, patience, one_era)
 
 
-async def _probe(pipe: Pipe) -> Hello:
+async def _probe(pipe: Pipe, patience: float | None, one_era: bool) -> Hello:
     probe = asyncio.ensure_future(pipe.send_request("server/discover", discover_params()))
     handshake: asyncio.Future[Hello] | None = None
     try:
@@ -63,10 +73,13 @@ async def _probe(pipe: Pipe) -> Hello:
             handshake = asyncio.ensure_future(_initialize(pipe))
             await asyncio.wait({probe, handshake}, return_when=asyncio.FIRST_COMPLETED)
             if not probe.done() and handshake.exception() is not None:
-                await asyncio.wait({probe})
+                await asyncio.wait({probe}, timeout=patience)
         if probe.done() and (hello := _outcome(probe)) is not None:
+            if one_era and handshake is not None and await _accepted(handshake):
+                raise SpokeBoth
             return hello
-        return await (handshake or _initialize(pipe))
+        handshake = handshake or asyncio.ensure_future(_initialize(pipe))
+        return await _behind_refusal(handshake, patience)
     finally:
         for task in (probe, handshake):
             if task is not None:
@@ -74,6 +87,19 @@ async def _probe(pipe: Pipe) -> Hello:
                 await asyncio.wait({task})
                 if not task.cancelled():
                     task.exception()
+
+
+async def _accepted(handshake: "asyncio.Future[Hello]") -> bool:
+    await asyncio.wait({handshake}, timeout=PROBE_PATIENCE_S)
+    return handshake.done() and handshake.exception() is None
+
+
+async def _behind_refusal(handshake: "asyncio.Future[Hello]", patience: float | None) -> Hello:
+    try:
+        async with asyncio.timeout(patience):
+            return await handshake
+    except (TimeoutError, RemoteError, BackendUnavailable) as error:
+        raise DiedOfProbe from error
 
 
 def _outcome(probe: "asyncio.Future[Raw]") -> Hello | None:

@@ -7,8 +7,9 @@ does not say which, so it is relayed only while every call in flight comes from 
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from portico.errors import (
@@ -22,11 +23,16 @@ from portico.errors import (
 from portico.upstream.backend import Ask, Listener, Raw, Relay
 from portico.upstream.envelope import with_progress_token
 
-Send = Callable[[Raw], Awaitable[None]]
+Work = Coroutine[Any, Any, None]
+Send = Callable[[Raw], Work]
 
 NO_OPTIONS = Ask()
 MAX_SERVER_REQUESTS = 64
 """Requests of the other side handled at one time; more are refused."""
+MAX_UNTOLD = 100
+"""Progress that waits for a caller who does not take it; of more, the oldest is dropped."""
+MAX_TASKS = 1_000
+"""Everything under way at one time; log messages beyond that are dropped."""
 
 
 @dataclass(slots=True)
@@ -36,8 +42,9 @@ class _Waiting:
     progress_token: str | int | None
     patience: float | None
     deadline: asyncio.Timeout | None = None
-    told: asyncio.Task[None] | None = None
-    """The last progress on its way to the caller; the next waits for it, and so does the answer."""
+    untold: deque[Raw] = field(default_factory=lambda: deque(maxlen=MAX_UNTOLD))
+    telling: asyncio.Task[None] | None = None
+    """Progress on its way to the caller, in order; the answer waits for it."""
 
     def progressed(self) -> None:
         """A server that reports progress is given its time anew."""
@@ -57,6 +64,7 @@ class Peer:
         self._last_id = 0
         self._ended: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = 0
         self.noise = 0
 
     async def request(self, method: str, params: Raw | None, ask: Ask = NO_OPTIONS) -> Raw:
@@ -93,7 +101,8 @@ class Peer:
         """Take one decoded message; whatever is not JSON-RPC is counted as noise."""
         if isinstance(message, list):
             for item in cast("list[object]", message):
-                self.receive(item)
+                # A batch in a batch is nonsense, and could be as deep as the stack.
+                self.receive(None if isinstance(item, list) else item)
             return
         if not isinstance(message, dict):
             self.noise += 1
@@ -131,8 +140,8 @@ class Peer:
         waiting = self._waiting.get(_request_id(frame["id"]))
         if waiting is None:
             return
-        if waiting.told is not None and not waiting.told.done():
-            waiting.told.add_done_callback(lambda _: _settle(waiting, frame))
+        if waiting.telling is not None and not waiting.telling.done():
+            waiting.telling.add_done_callback(lambda _: _settle(waiting, frame))
         else:
             _settle(waiting, frame)
 
@@ -141,18 +150,25 @@ class Peer:
             waiting = self._waiting.get(_request_id(params.get("progressToken")))
             if waiting is not None and waiting.relay is not None and waiting.progress_token is not None:
                 waiting.progressed()
-                told = waiting.relay.notify(method, {**params, "progressToken": waiting.progress_token})
-                waiting.told = self._spawn(_after(waiting.told, told))
+                waiting.untold.append({**params, "progressToken": waiting.progress_token})
+                if waiting.telling is None or waiting.telling.done():
+                    waiting.telling = self._spawn(_tell(waiting.relay, method, waiting.untold))
         elif method == "notifications/message" and (relay := self._sole_caller()) is not None:
-            self._spawn(relay.notify(method, params))
+            if len(self._tasks) < MAX_TASKS:
+                self._spawn(_tell(relay, method, deque([params])))
         else:
             self._listener.notified(method, params)
 
     def _asked(self, request_id: object, method: str, params: Raw) -> None:
-        if len(self._tasks) >= MAX_SERVER_REQUESTS:
+        if self._questions >= MAX_SERVER_REQUESTS:
             self._spawn(self._send(_refusal(request_id, INTERNAL_ERROR, "too many requests at once")))
         else:
-            self._spawn(self._answer(request_id, method, params, self._sole_caller()))
+            self._questions += 1
+            asked = self._spawn(self._answer(request_id, method, params, self._sole_caller()))
+            asked.add_done_callback(self._replied)
+
+    def _replied(self, asked: "asyncio.Task[None]") -> None:
+        self._questions -= 1
 
     async def _answer(self, request_id: object, method: str, params: Raw, relay: Relay | None) -> None:
         await self._send(await answer_upstream(request_id, method, params, relay, self._roots))
@@ -165,10 +181,11 @@ class Peer:
         if self._ended is None and method != "initialize":
             self._spawn(self._send(_frame("notifications/cancelled", {"requestId": request_id, "reason": reason})))
 
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(_contained(work))
+    def _spawn(self, work: Work) -> asyncio.Task[None]:
+        task = asyncio.create_task(_contained(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
         return task
 
 
@@ -184,6 +201,8 @@ async def answer_upstream(
         except PorticoError as error:
             if method != "roots/list":
                 return _refusal(request_id, error.code, error.message, getattr(error, "data", None))
+        except Exception as error:  # the way to the client is a library's: whatever breaks it, the server must not wait
+            return _refusal(request_id, INTERNAL_ERROR, f"the client could not be asked: {error}")
     if method == "roots/list":
         return _result(request_id, {"roots": list(roots)})
     return _refusal(request_id, METHOD_NOT_FOUND, f"{method} is not available outside a client's call")
@@ -213,14 +232,15 @@ def _settle(waiting: _Waiting, frame: Raw) -> None:
         answer.set_exception(RemoteError(INTERNAL_ERROR, "the server answered without a result object"))
 
 
-async def _after(before: "asyncio.Task[None] | None", work: Awaitable[None]) -> None:
-    if before is not None:
-        await asyncio.wait({before})
-    await work
+async def _tell(relay: Relay, method: str, untold: deque[Raw]) -> None:
+    while untold:
+        # The way to the client is a library's: however it fails, the server works on and its answer is still wanted.
+        with contextlib.suppress(Exception):
+            await relay.notify(method, untold.popleft())
 
 
-async def _contained(work: Awaitable[None]) -> None:
-    # A caller that left or a pipe that closed must not take the conversation down with it.
+async def _contained(work: Work) -> None:
+    # A pipe that closed must not take the conversation down with it.
     with contextlib.suppress(PorticoError, OSError):
         await work
 
@@ -246,7 +266,11 @@ def _refusal(request_id: object, code: int, message: str, data: Any = None) -> R
 
 
 def _request_id(value: object) -> int:
-    """Some servers echo ids and tokens as strings."""
+    """Some servers echo ids and tokens as strings, or as 1.0."""
+    if isinstance(value, bool):
+        return -1
     if isinstance(value, int):
         return value
-    return int(value) if isinstance(value, str) and value.isdecimal() else -1
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else -1
+    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else -1

@@ -13,7 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
 
 from portico.errors import BackendUnavailable
 
@@ -29,6 +32,11 @@ SAFE_ENVIRONMENT = (
 
 STDIN_GRACE_S = 2.0
 TERM_GRACE_S = 2.0
+KILL_GRACE_S = 2.0
+HURRY_S = 0.3
+"""Each grace of a server that never got as far as a conversation: it has nothing to put in order."""
+ORPHAN_GRACE_S = 0.5
+"""For the children a server left behind, between SIGTERM and SIGKILL."""
 
 _GUARD = """
 import os, signal, sys, time
@@ -56,24 +64,40 @@ class Guard:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._groups: set[int] = set()
+
+    def ready(self) -> None:
+        """Start the guard unless it runs: before a server, so that none is ever unguarded."""
+        if not POSIX or (self._process is not None and self._process.poll() is None):
+            return
+        self._drop()
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own text
+            [sys.executable, "-I", "-S", "-c", _GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for group in self._groups:  # a guard that was killed took what it knew with it
+            self._say(b"+", group)
 
     def watch(self, group: int) -> None:
         """Register a group."""
-        if not POSIX:
-            return
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own text
-                [sys.executable, "-I", "-S", "-c", _GUARD],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        self._groups.add(group)
         self._say(b"+", group)
 
     def release(self, group: int) -> None:
         """Forget a group that has ended."""
+        self._groups.discard(group)
         self._say(b"-", group)
+
+    def close(self) -> None:
+        """Let the guard go; it ends whatever is still registered."""
+        process = self._drop()
+        self._groups.clear()
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
 
     def _say(self, verb: bytes, group: int) -> None:
         pipe = self._process.stdin if self._process else None
@@ -82,14 +106,47 @@ class Guard:
                 pipe.write(b"%b %d\n" % (verb, group))
                 pipe.flush()
 
-    def close(self) -> None:
-        """Let the guard go; it ends whatever is still registered."""
+    def _drop(self) -> "subprocess.Popen[bytes] | None":
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
                 process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=5)
+        return process
+
+
+class _Pipes(SubprocessStreamProtocol):
+    """asyncio's own three streams, and the exit as a future.
+
+    asyncio's `Process.wait` waits for the pipes too, which a child left behind may hold open for ever.
+    """
+
+    def __init__(self, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(limit, loop)
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
+@dataclass(frozen=True)
+class Child:
+    """A server that was started."""
+
+    pid: int
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    exited: "asyncio.Future[None]"
+    """Done when the server itself has exited, whoever still holds its pipes."""
+    transport: asyncio.SubprocessTransport = field(repr=False)
+    guard: Guard = field(repr=False)
+
+    @property
+    def returncode(self) -> int | None:
+        return self.transport.get_returncode()
 
 
 def environment(extra: Mapping[str, str], inherit: Sequence[str] = ()) -> dict[str, str]:
@@ -99,17 +156,14 @@ def environment(extra: Mapping[str, str], inherit: Sequence[str] = ()) -> dict[s
 
 
 async def start(
-    command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None, limit: int
-) -> asyncio.subprocess.Process:
-    """Start a server, no shell, in its own process group."""
-    program = shutil.which(command, path=env.get("PATH"))
-    if program is None:
-        raise BackendUnavailable(
-            f"the command {command!r} does not exist",
-            advice="Install it, give its full path, or put its folder on PATH in the server's env.",
-        )
+    command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None, limit: int, guard: Guard
+) -> Child:
+    """Start a server, no shell, in its own process group, guarded; one message of it may have `limit` bytes."""
+    program = _program(command, env.get("PATH"), cwd)
     try:
-        return await asyncio.create_subprocess_exec(
+        guard.ready()
+        transport, pipes = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Pipes(limit),
             program,
             *args,
             stdin=subprocess.PIPE,
@@ -117,61 +171,97 @@ async def start(
             stderr=subprocess.PIPE,
             env=dict(env),
             cwd=cwd,
-            limit=limit,
             start_new_session=POSIX,
             creationflags=0 if POSIX else getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument or a variable
         raise BackendUnavailable(
-            f"the command {command!r} could not be started: {error.strerror or error}",
-            advice="Check cwd, the file's permissions and its interpreter line.",
+            f"the command {command!r} could not be started: {getattr(error, 'strerror', None) or error}",
+            advice="Check the file's permissions and its interpreter line, and the server's args and env.",
         ) from error
+    guard.watch(transport.get_pid())
+    return Child(
+        transport.get_pid(),
+        cast(asyncio.StreamWriter, pipes.stdin),
+        cast(asyncio.StreamReader, pipes.stdout),
+        cast(asyncio.StreamReader, pipes.stderr),
+        pipes.exited,
+        transport,
+        guard,
+    )
 
 
-async def stop(process: asyncio.subprocess.Process) -> None:
+def _program(command: str, path: str | None, cwd: str | None) -> str:
+    if cwd is not None and not os.path.isdir(cwd):
+        raise BackendUnavailable(f"its working directory {cwd!r} does not exist", advice="Create it, or correct `cwd`.")
+    # A path that is not absolute means what it would mean in a shell that stands in `cwd`.
+    sought = os.path.abspath(os.path.join(cwd or "", command)) if os.path.dirname(command) else command
+    program = shutil.which(sought, path=path)
+    if program is not None:
+        return program
+    if os.path.isfile(sought):
+        raise BackendUnavailable(
+            f"the command {command!r} is not executable", advice="Make it so (chmod +x), or run it by its interpreter."
+        )
+    raise BackendUnavailable(
+        f"the command {command!r} does not exist",
+        advice="Install it, give its full path, or put its folder on PATH in the server's env.",
+    )
+
+
+async def stop(child: Child, *, hurry: bool = False) -> None:
     """Close stdin, then SIGTERM, then SIGKILL, each with its grace, and leave no member of the group behind."""
-    if process.stdin is not None:
-        process.stdin.close()
-    if not await _ended(process, STDIN_GRACE_S):
-        _signal(process, signal.SIGTERM)
-        if not await _ended(process, TERM_GRACE_S):
-            _signal(process, _KILL)
-            await _ended(process, TERM_GRACE_S)
-    if POSIX and _group_lives(process.pid):
-        _signal(process, signal.SIGTERM)
-        for _ in range(25):
-            if not _group_lives(process.pid):
-                return
-            await asyncio.sleep(0.02)
-        _signal(process, _KILL)
+    child.stdin.close()
+    if not await _ended(child, HURRY_S if hurry else STDIN_GRACE_S):
+        _signal(child, signal.SIGTERM)
+        if not await _ended(child, HURRY_S if hurry else TERM_GRACE_S):
+            _signal(child, _KILL)
+            await _ended(child, KILL_GRACE_S)
+    if POSIX and _group_lives(child):
+        _signal(child, signal.SIGTERM)
+        if not await _group_gone(child):
+            _signal(child, _KILL)
+            await _group_gone(child)
+    # What nobody read, and pipes that somebody outside the group holds, would otherwise stay open.
+    if child.stdin.transport.get_write_buffer_size():
+        child.stdin.transport.abort()
+    child.transport.close()
+    child.guard.release(child.pid)
 
 
 _KILL = signal.SIGKILL if POSIX else signal.SIGTERM
 
 
-async def _ended(process: asyncio.subprocess.Process, grace: float) -> bool:
-    # Not process.wait(): that also waits for the pipes, which a child left behind may hold open.
-    deadline = asyncio.get_running_loop().time() + grace
-    pause = 0.001
-    while process.returncode is None:
+async def _ended(child: Child, grace: float) -> bool:
+    await asyncio.wait({child.exited}, timeout=grace)
+    return child.exited.done()
+
+
+def _signal(child: Child, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if POSIX:
+            os.killpg(child.pid, number)
+        else:
+            child.transport.terminate()
+
+
+async def _group_gone(child: Child) -> bool:
+    deadline = asyncio.get_running_loop().time() + ORPHAN_GRACE_S
+    while _group_lives(child):
         if asyncio.get_running_loop().time() >= deadline:
             return False
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, 0.05)
+        await asyncio.sleep(0.01)
     return True
 
 
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if POSIX:
-            os.killpg(process.pid, number)
-        else:
-            process.terminate()
-
-
-def _group_lives(group: int) -> bool:
+def _group_lives(child: Child) -> bool:
+    if child.exited.done():
+        # Where the gateway is a container's first process, orphans are its own to bury.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-child.pid, os.WNOHANG)[0]:
+                pass
     try:
-        os.killpg(group, 0)
+        os.killpg(child.pid, 0)
     except (ProcessLookupError, PermissionError):
         return False
     return True

@@ -2,15 +2,15 @@
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import orjson
+from typing import Any, cast
 
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RecordedOnly, RemoteError
+from portico.upstream import jsontext
 from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.handshake import hello_from_handshake
 from portico.upstream.peer import NO_OPTIONS
@@ -37,12 +37,18 @@ class RecordedBackend:
         """Read the recording."""
         try:
             records = await asyncio.to_thread(_records, self.path, self.path.stat().st_mtime_ns)
-        except (OSError, ValueError) as error:
-            raise BackendUnavailable(f"the recording {self.path} cannot be read: {error}") from error
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            raise BackendUnavailable(
+                f"the recording {self.path} cannot be read: {error}",
+                advice="A recording is a .json file, or one line of a .jsonl or .jsonl.gz file.",
+            ) from error
         found = records.get(self.slug) if self.slug is not None else next(iter(records.values()), None)
         if found is None:
-            raise BackendUnavailable(f"the recording {self.path} has no entry {self.slug!r}")
-        return RecordedConnection(self.name, orjson.loads(found))
+            raise BackendUnavailable(
+                f"the recording {self.path} has no entry {self.slug or ''!r}",
+                advice=f"It has {', '.join(sorted(records)[:10]) or 'none at all'}.",
+            )
+        return RecordedConnection(self.name, _recording(found))
 
     def diagnostics(self) -> Mapping[str, Any]:
         """Where the recording lies."""
@@ -84,6 +90,14 @@ class RecordedConnection:
 def _records(path: Path, modified: int) -> Mapping[str, bytes]:
     """Slug → recording. The last file is kept: a file of many recordings is one server's after another."""
     if path.suffix == ".json":
-        return {"": path.read_bytes()}
+        _recording(found := path.read_bytes())
+        return {"": found}
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-        return {str(orjson.loads(line).get("slug", number)): line for number, line in enumerate(lines) if line.strip()}
+        return {str(_recording(line).get("slug", number)): line for number, line in enumerate(lines) if line.strip()}
+
+
+def _recording(text: bytes) -> Raw:
+    found = jsontext.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("a recording is a JSON object")
+    return cast(Raw, found)

@@ -1,26 +1,31 @@
 """MCP over a child process's stdin and stdout.
 
 The child runs in its own process group with a scrubbed environment. What it prints that is not JSON-RPC is counted, not
-fatal; what it says on stderr is kept, last lines only. A child that dies of the modern probe is started again without.
+fatal; what it says on stderr is kept, last lines only. A child that the modern probe spoils is started again without.
 """
 
 import asyncio
+import codecs
 import contextlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from portico.errors import BackendUnavailable
-from portico.upstream import jsontext, process
+from portico.errors import BackendUnavailable, RemoteError
+from portico.upstream import jsontext, lines, process
 from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import SUBSCRIPTION_KEY, legacy_params, modern_params, subscription_params
-from portico.upstream.handshake import DiedOfProbe, Protocols, introduce
+from portico.upstream.handshake import DiedOfProbe, Protocols, SpokeBoth, introduce
 from portico.upstream.peer import NO_OPTIONS, Peer
 
 STDERR_LINES = 100
 STDERR_LINE_CHARS = 1_000
 NOISE_SAMPLES = 5
+LAST_WORDS_S = 0.3
+"""How long after a server's end its exit code, its last answers and its last words may still arrive."""
+REFUSED_PATIENCE_S = 5.0
+"""How long `initialize` may stay unanswered behind a refused probe before the server is started anew without one."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +52,22 @@ class StdioBackend:
             return await self._attempt(listener, self.protocol, era)
         except DiedOfProbe:
             return await self._attempt(listener, "legacy", None)
+        except SpokeBoth:
+            return await self._attempt(listener, "modern", None)
+        except RemoteError:
+            if self.protocol != "auto" or era != "legacy":
+                raise
+            return await self.connect(listener)  # it is another server than it was
 
     async def _attempt(self, listener: Listener, protocol: Protocols, era: Era | None) -> Connection:
         environment = process.environment(self.env, self.inherit_env)
-        child = await process.start(self.command, self.args, environment, self.cwd, self.max_message_bytes)
-        self.guard.watch(child.pid)
+        limit = self.max_message_bytes
+        child = await process.start(self.command, self.args, environment, self.cwd, limit, self.guard)
         connection = StdioConnection(self, child, listener)
         try:
             await connection.open(protocol, era)
         except BaseException:
-            await asyncio.shield(connection.close())
+            await connection.abandon()
             raise
         return connection
 
@@ -68,7 +79,7 @@ class StdioBackend:
 class StdioConnection:
     """One running child."""
 
-    def __init__(self, backend: StdioBackend, child: asyncio.subprocess.Process, listener: Listener) -> None:
+    def __init__(self, backend: StdioBackend, child: process.Child, listener: Listener) -> None:
         self._backend = backend
         self._child = child
         self._listener = listener
@@ -80,11 +91,12 @@ class StdioConnection:
         backend.notes.clear()
         backend.notes.update(pid=child.pid, stderr=self._stderr, noise=0, noise_samples=self._noise)
         self._reading = asyncio.create_task(self._read_stdout())
-        self._background = {self._reading, asyncio.create_task(self._read_stderr())}
+        self._hearing = asyncio.create_task(self._read_stderr())
+        self._background = {self._reading, self._hearing, asyncio.create_task(self._attend())}
 
     async def open(self, protocol: Protocols, era: Era | None) -> None:
         """Shake hands; then follow the server's lists if it announces changes."""
-        self._hello = await introduce(self, protocol, era)
+        self._hello = await introduce(self, protocol, era, REFUSED_PATIENCE_S, one_era=True)
         follow = subscription_params(self._hello.capabilities) if self._hello.era == "modern" else None
         if follow is not None:
             self._background.add(asyncio.create_task(self._follow(follow)))
@@ -113,14 +125,20 @@ class StdioConnection:
     async def close(self) -> None:
         """Stop the child and its whole group."""
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
+            self._closing = asyncio.create_task(self._close(hurry=False), name=f"stop {self._backend.name}")
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def abandon(self) -> None:
+        """Stop a child that never got as far as a conversation; nothing cuts this short."""
+        self._closing = closing = asyncio.create_task(self._close(hurry=True), name=f"stop {self._backend.name}")
+        while not closing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({closing})
+
+    async def _close(self, *, hurry: bool) -> None:
         self._peer.end("the connection was closed")
-        await process.stop(self._child)
-        self._backend.guard.release(self._child.pid)
-        self._backend.notes["exit_code"] = self._child.returncode
+        await process.stop(self._child, hurry=hurry)
+        self._note(exit_code=self._child.returncode)
         for task in self._background:
             task.cancel()
         await asyncio.wait(self._background)
@@ -135,59 +153,75 @@ class StdioConnection:
 
     async def _write(self, frame: Raw) -> None:
         stdin = self._child.stdin
-        assert stdin is not None
         try:
             stdin.write(jsontext.dumps(frame) + b"\n")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            raise BackendUnavailable(f"{self._backend.name} no longer reads its input: {self._last_words()}") from error
+            raise BackendUnavailable(f"{self._backend.name} no longer reads its input{self._last_words()}") from error
 
-    async def _read_stdout(self) -> None:
-        stdout = self._child.stdout
-        assert stdout is not None
-        reason = "the server closed its output"
-        try:
-            while line := await stdout.readline():
-                try:
-                    message = jsontext.loads(line)
-                except ValueError:
-                    message = None
-                before = self._peer.noise
-                if line.strip():
-                    self._peer.receive(_without_subscription(message))
-                if self._peer.noise != before:
-                    self._backend.notes["noise"] = self._peer.noise
-                    self._noise.append(line[:200].decode(errors="replace").rstrip())
-        except ValueError:
-            reason = f"the server sent a message over {self._backend.max_message_bytes} bytes"
-        if self._closing is None:
-            await self._lost(reason)
-
-    async def _lost(self, reason: str) -> None:
-        # The exit code and the last words on stderr arrive a moment after stdout closes.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.wait(self._background - {self._reading}), 0.3)
+    async def _attend(self) -> None:
+        """Wait for the end of the conversation, whichever way it comes, and tell everyone why."""
+        await asyncio.wait({self._reading, self._child.exited}, return_when=asyncio.FIRST_COMPLETED)
+        # A child it left behind may hold its output open for ever, and a server may live on without any.
+        await asyncio.wait({self._reading, self._hearing, self._child.exited}, timeout=LAST_WORDS_S)
         if self._child.returncode is not None:
             reason = f"the server exited with code {self._child.returncode}"
+        elif self._reading.exception() is None:
+            reason = self._reading.result()
+        else:
+            reason = f"the server's output could not be read: {self._reading.exception()!r}"
+        if self._closing is not None:
+            return
         reason = f"{reason}{self._last_words()}"
         self._peer.end(reason)
         if self._hello is not None:
             self._listener.lost(reason)
 
+    async def _read_stdout(self) -> str:
+        limit = self._backend.max_message_bytes
+        while True:
+            try:
+                line = await lines.next_line(self._child.stdout, limit)
+            except lines.TooLong as long:
+                if long.answer is None:
+                    return f"the server sent a message over {limit} bytes"
+                self._peer.receive(long.answer)
+                continue
+            if not line:
+                return "the server closed its output"
+            if line.strip():
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        message, clean = lines.message(line)
+        before = self._peer.noise
+        self._peer.receive(_without_subscription(message))
+        if not clean and self._peer.noise == before:
+            self._peer.noise += 1
+        if self._peer.noise != before:
+            self._note(noise=self._peer.noise)
+            self._noise.append(lines.shown(line[:200].decode(errors="replace")).rstrip())
+
+    def _note(self, **facts: Any) -> None:
+        notes = self._backend.notes
+        if notes.get("pid") == self._child.pid:  # a later child may have taken the place of this one
+            notes.update(facts)
+
     def _last_words(self) -> str:
         words = [line for line in self._stderr if line.strip()]
-        return f" (stderr: {' | '.join(words[-3:])[:400]})" if words else ""
+        return f" (stderr: {' | '.join(words[-3:])[-400:]})" if words else ""
 
     async def _read_stderr(self) -> None:
-        stderr = self._child.stderr
-        assert stderr is not None
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         partial = ""
-        while chunk := await stderr.read(65_536):
-            *lines, partial = (partial + chunk.decode(errors="replace")).split("\n")
-            self._stderr.extend(line[:STDERR_LINE_CHARS] for line in lines[-STDERR_LINES:])
+        while chunk := await self._child.stderr.read(65_536):
+            if partial:
+                self._stderr.pop()
+            *whole, partial = (partial + decoder.decode(chunk)).split("\n")
+            self._stderr.extend(lines.shown(line[:STDERR_LINE_CHARS]) for line in whole[-STDERR_LINES:])
             partial = partial[-STDERR_LINE_CHARS:]
-        if partial:
-            self._stderr.append(partial)
+            if partial:  # a question waits on the same line for its answer
+                self._stderr.append(lines.shown(partial))
 
 
 def _without_subscription(message: Any) -> Any:

@@ -4,11 +4,12 @@ configured → known (its offer is on disk) → starting → ready → degraded 
 
 Nothing starts twice: everyone who needs the server waits for the same start. A caller that gives up does not stop a
 start others wait for. After a failure the reason is answered at once, without another try, for a short while that
-doubles with each failure.
+doubles with each failure. A server that starts and dies before it has answered anyone has failed too.
 """
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -72,7 +73,10 @@ class Upstream:
         self._live: dict[str, Connection] = {}
         self._starting: dict[str, asyncio.Task[Connection]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._known = known
+        self._answered: set[str] = set()
         self._failures = 0
+        self._failure = ""
         self._retry_at = 0.0
         self._calls = 0
         self._busy = 0
@@ -109,7 +113,12 @@ class Upstream:
         self._calls += 1
         self._busy += 1
         try:
-            return await connection.request(method, params, ask)
+            result = await connection.request(method, params, ask)
+            self._has_answered(key)
+            return result
+        except RemoteError:
+            self._has_answered(key)
+            raise
         finally:
             self._busy -= 1
             self._last_used = time.monotonic()
@@ -136,21 +145,29 @@ class Upstream:
 
     def mark_listed(self) -> None:
         """The server is up and could be listed."""
+        self._known = True
+        self._has_answered(SHARED)
         if self._state == "degraded":
             self.mark("ready")
 
     async def end_session(self, session: str) -> None:
         """A client has gone: its own instance goes too."""
-        connection = self._live.pop(session, None) if session != SHARED else None
+        if session == SHARED:
+            return
+        if (starting := self._starting.get(session)) is not None:
+            starting.cancel()
+            await asyncio.wait({starting})
+        connection = self._live.pop(session, None)
+        if not self._live and not self._starting:
+            self.mark(self._at_rest)
         if connection is not None:
-            await connection.close()
+            await asyncio.shield(self._clear_away(connection))
 
     async def rest(self, idle: float) -> None:
         """Stop a server that nobody has used for so many seconds; its next call starts it again."""
         if self._live and not self._busy and not self._starting and time.monotonic() - self._last_used >= idle:
-            connections, self._live = list(self._live.values()), {}
-            self.mark("known")
-            await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+            self.mark(self._at_rest)
+            await self._clear_all_away()
 
     async def stop(self) -> None:
         """End every conversation; nothing starts again."""
@@ -160,18 +177,38 @@ class Upstream:
             task.cancel()
         if starting:
             await asyncio.wait(starting)
+        await self._clear_all_away()
+        if self._state in ("ready", "degraded", "starting"):
+            self.mark(self._at_rest)
+
+    @property
+    def _at_rest(self) -> State:
+        return "known" if self._known else "configured"
+
+    def _clear_away(self, connection: Connection) -> "asyncio.Task[None]":
+        # A task of its own: whoever asked for it may be cancelled, and `stop` waits for all of them.
+        closing = asyncio.create_task(connection.close(), name=f"clear away {self.name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._cleared)
+        return closing
+
+    def _cleared(self, closing: "asyncio.Task[None]") -> None:
+        self._closing.discard(closing)
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            logger.warning("%s did not close cleanly: %r", self.name, error)
+
+    async def _clear_all_away(self) -> None:
         connections, self._live = list(self._live.values()), {}
-        await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+        for connection in connections:
+            self._clear_away(connection)
         if self._closing:
             await asyncio.wait(self._closing)
-        if self._state in ("ready", "degraded", "starting"):
-            self.mark("known")
 
     async def _connect(self, key: str) -> Connection:
         task = self._starting.get(key)
         if task is None:
             self._refuse_while_pausing()
-            if len(self._live) >= MAX_SESSIONS:
+            if len(self._live) + len(self._starting) >= MAX_SESSIONS:
                 raise BackendUnavailable(
                     f"{self.name} already runs {MAX_SESSIONS} instances, one per client session",
                     advice="Close other sessions, or set isolation: shared for this server.",
@@ -187,22 +224,29 @@ class Upstream:
             task.exception()  # whoever waits has it; nobody may be waiting any more
 
     async def _start(self, key: str) -> Connection:
-        self.mark("starting")
+        if not self._live:
+            self.mark("starting")
+        self._answered.discard(key)
         listener = _Ears(self, key)
         try:
             async with asyncio.timeout(self._start_timeout):
                 connection = await self.backend.connect(listener, self.era)
         except TimeoutError:
-            raise self._failed(f"no answer to the handshake within {self._start_timeout:g} s") from None
+            patience = f"{self._start_timeout:g} s"
+            raise self._failed(f"no answer to the handshake within {patience}{self._last_words()}") from None
         except RemoteError as error:
             raise self._failed(f"it refused the handshake: {error.message} (code {error.code})") from error
         except BackendUnavailable as error:
             raise self._failed(error.message, error.advice) from error
         except asyncio.CancelledError:
-            self.mark("down", "the start was cancelled")
+            if not self._live:
+                self.mark("down", "the start was cancelled")
             raise
-        self._failures = 0
+        except Exception as error:  # a backend may be anyone's: whatever it raises is why it did not start
+            logger.exception("%s could not be started", self.name)
+            raise self._failed(f"it could not be started: {type(error).__name__}: {error}") from error
         self._live[key] = connection
+        self._last_used = time.monotonic()
         self._hello = connection.hello
         self.era = connection.hello.era
         self.mark("ready")
@@ -212,19 +256,33 @@ class Upstream:
         return connection
 
     def _failed(self, reason: str, advice: str = "") -> BackendUnavailable:
-        self._failures += 1
-        self._retry_at = time.monotonic() + min(MAX_PAUSE_S, 2.0 ** (self._failures - 1))
-        self.mark("down", reason)
+        self.era = None  # what was remembered may be what is wrong
+        self._pause(reason)
+        if not self._live:
+            self.mark("down", reason)
         logger.warning("%s is down: %s", self.name, reason)
         self._bus.publish(UpstreamLost(self.name, reason))
-        return unavailable(self.status(), advice)
+        return unavailable(self.name, self._since, reason, advice)
+
+    def _last_words(self) -> str:
+        words = [line for line in self.backend.diagnostics().get("stderr", ()) if line.strip()]
+        return f" (stderr: {words[-1][-400:]})" if words else ""
+
+    def _pause(self, reason: str) -> None:
+        self._failures += 1
+        self._failure = reason
+        self._retry_at = time.monotonic() + min(MAX_PAUSE_S, 2.0 ** (self._failures - 1))
+
+    def _has_answered(self, key: str) -> None:
+        self._answered.add(key)
+        self._failures = 0
 
     def _refuse_while_pausing(self) -> None:
         if self._stopped:
             raise BackendUnavailable(f"{self.name} is stopped: the gateway is shutting down")
         wait = self._retry_at - time.monotonic()
         if self._failures and wait > 0:
-            raise unavailable(self.status(), f"The next try is in {wait:.0f} s.")
+            raise unavailable(self.name, self._since, self._failure, f"The next try is in {math.ceil(wait)} s.")
 
     def heard(self, method: str, params: Raw) -> None:
         """A notification outside any request."""
@@ -236,10 +294,11 @@ class Upstream:
         connection = self._live.pop(key, None)
         if connection is None:
             return
-        closing = asyncio.create_task(connection.close(), name=f"clear away {self.name}")
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        if key == SHARED or not self._live:
+        self._clear_away(connection)
+        if not self._busy and key not in self._answered:
+            # It was not a call that killed it: trying again at once would kill it again, and again.
+            self._pause(reason)
+        if not self._live:
             self.mark("down", reason)
         self._bus.publish(UpstreamLost(self.name, reason))
 
@@ -257,10 +316,10 @@ class _Ears:
         self._upstream.lost(self._key, reason)
 
 
-def unavailable(status: Status, advice: str = "") -> BackendUnavailable:
+def unavailable(name: str, since: float, reason: str, advice: str = "") -> BackendUnavailable:
     """`known but unavailable`, with the reason and since when."""
-    since = time.strftime("%H:%M:%S", time.localtime(status.since))
+    moment = time.strftime("%H:%M:%S", time.localtime(since))
     return BackendUnavailable(
-        f"{status.name} is known but unavailable since {since}: {status.reason}",
+        f"{name} is known but unavailable since {moment}: {reason}",
         advice=advice or "Its tools stay listed; try again shortly, or run `portico status` to see why.",
     )

@@ -1,0 +1,137 @@
+"""Results as aligned tables on stdout and as JSON in a file, with the goals they were measured against."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; a float is shown with three significant digits, None as a dash."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A promise about a figure: at most `limit`, or missed by no more than `tolerance` of it (machines are noisy)."""
+
+    name: str
+    measured: float
+    limit: float
+    tolerance: float = 0.1
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.limit
+
+    @property
+    def tolerable(self) -> bool:
+        return self.measured <= self.limit * (1 + self.tolerance)
+
+    def __str__(self) -> str:
+        verdict = "met" if self.met else f"missed, within {self.tolerance:.0%}" if self.tolerable else "MISSED"
+        return f"{self.name}: {number(self.measured)} (goal ≤ {number(self.limit)}): {verdict}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one benchmark found."""
+
+    benchmark: str
+    tables: tuple[Table, ...]
+    goals: tuple[Goal, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the figures were measured with; goes to JSON only."""
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options that every benchmark has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--smoke", action="store_true", help="a small run, in seconds; its figures are rough")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed by more than its tolerance")
+    return parser
+
+
+def conclude(report: Report, options: argparse.Namespace) -> int:
+    """Print the report, keep it if asked to, and give the exit code."""
+    for table in report.tables:
+        print(f"\n{aligned(table)}")
+    if report.goals:
+        print()
+    for goal in report.goals:
+        print(goal)
+    sys.stdout.flush()
+    if options.json is not None:
+        facts = {**_circumstances(), **report.facts}
+        goals = [{**asdict(goal), "met": goal.met} for goal in report.goals]
+        body = {
+            **facts,
+            "benchmark": report.benchmark,
+            "tables": [as_records(t) for t in report.tables],
+            "goals": goals,
+        }
+        options.json.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 1 if options.check and not all(goal.tolerable for goal in report.goals) else 0
+
+
+def aligned(table: Table) -> str:
+    """A table as text: numbers to the right, words to the left."""
+    cells = [[_text(cell) for cell in row] for row in table.rows]
+    columns = list(zip(table.columns, *cells, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [any(isinstance(row[place], int | float) for row in table.rows) for place in range(len(columns))]
+    lines = [_line(row, widths, right) for row in (table.columns, ["─" * width for width in widths], *cells)]
+    return "\n".join([table.title, *lines, *([table.note] if table.note else [])])
+
+
+def as_records(table: Table) -> dict[str, Any]:
+    """A table as JSON: one object per row."""
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    return {"title": table.title, "rows": rows, **({"note": table.note} if table.note else {})}
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands separated, no exponent."""
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def _text(cell: Cell) -> str:
+    return "–" if cell is None else cell if isinstance(cell, str) else number(cell)
+
+
+def _line(cells: Iterable[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    placed = (
+        cell.rjust(width) if number else cell.ljust(width)
+        for cell, width, number in zip(cells, widths, right, strict=True)
+    )
+    return "  ".join(placed).rstrip()
+
+
+def _circumstances() -> dict[str, Any]:
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).stem, *sys.argv[1:]],
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "versions": {name: version(name) for name in ("portico-mcp", "mcp", "fastmcp")},
+    }

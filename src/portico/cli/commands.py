@@ -1,0 +1,262 @@
+"""Every command and option as a person sees them. What they do is imported when it is wanted."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Group, Parameter, validators
+
+from portico import __version__
+from portico.cli.ending import DONE, UNUSABLE, ended
+
+if TYPE_CHECKING:
+    from portico.cli.opening import Setup
+    from portico.cli.screen import Screen
+
+_HELP = (
+    "One MCP endpoint in front of all your MCP servers: agents see a few small tools and search for the rest.\n\n"
+    "Without a configuration everything runs on embedded demo servers, so every command can be tried at once."
+)
+_EXAMPLES = """Examples:
+  portico demo                          see search, describe and call at work
+  portico search "create an issue"      find tools in your servers
+  portico serve --config portico.yaml   one HTTP endpoint for all of them
+
+The configuration is portico.yaml or .mcp.json in this folder, or the file
+that --config or PORTICO_CONFIG names. A client's mcpServers file will do."""
+
+_RUN, _LOOK, _SET = Group.create_ordered("Run"), Group.create_ordered("Look and call"), Group.create_ordered("Set up")
+
+app = App(
+    name="portico",
+    help=_HELP,
+    help_epilogue=_EXAMPLES,
+    help_format="plaintext",
+    version=__version__,
+    default_parameter=Parameter(negative=""),
+)
+app.register_install_completion_command(
+    group=_SET, help="Install completion for this shell (bash, zsh, fish) and start it with the shell."
+)
+
+Files = Annotated[
+    list[str] | None,
+    Parameter(name=["--config", "-c"], help="Configuration file; repeat it to add files, a later one wins."),
+]
+Profile = Annotated[str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")]
+Json = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_default=False)]
+Offline = Annotated[
+    bool, Parameter(help="Start nothing: answer from what is known from last time.", show_default=False)
+]
+Exposure = Literal["meta", "full", "code"]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse a command line and run it."""
+    try:
+        code = app(arguments, exit_on_error=False, print_error=True, result_action="return_value")
+    except CycloptsError:
+        return UNUSABLE
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else DONE
+    return code if isinstance(code, int) else DONE
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What nearly every command is given."""
+
+    config: list[str] | None
+    profile: str | None
+    json: bool
+
+
+def _asking(given: _Given, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]") -> int:
+    """Run one question against a gateway that exists for it alone."""
+
+    def answer() -> int:
+        from portico.cli.opening import set_up
+        from portico.cli.screen import Screen
+
+        screen = Screen(as_json=given.json)
+        setup = set_up(given.config or (), profile=given.profile)
+        return asyncio.run(job(setup, screen))
+
+    return ended(answer, as_json=given.json)
+
+
+@app.command(group=_RUN, help_epilogue="", sort_key=1)
+def serve(
+    *,
+    config: Files = None,
+    host: Annotated[str | None, Parameter(help="Address to listen on; any but loopback needs a token.")] = None,
+    port: Annotated[int | None, Parameter(help="Port to listen on; 0 picks a free one. Default 8420.")] = None,
+    token: Annotated[
+        str | None,
+        Parameter(help="Bearer token that clients must send; PORTICO_TOKEN keeps it out of the process list."),
+    ] = None,
+    exposure: Annotated[Exposure | None, Parameter(help="What clients see: the meta-tools, or every tool.")] = None,
+    profile: Annotated[
+        list[str] | None, Parameter(name=["--profile", "-p"], help="Serve only this profile; repeat it for more.")
+    ] = None,
+) -> int:
+    """Serve every server as one, over HTTP."""
+
+    def job() -> int:
+        from portico.cli import serve as serving
+        from portico.cli.opening import set_up
+        from portico.cli.screen import Screen
+
+        flags = {"gateway.host": host, "gateway.port": port, "gateway.token": token, "exposure": exposure}
+        return serving.serve(set_up(config or (), flags=flags, passing=False), Screen(), profile or ())
+
+    return ended(job)
+
+
+@app.command(group=_RUN, help_epilogue="", sort_key=2)
+def stdio(
+    *,
+    config: Files = None,
+    profile: Profile = None,
+    exposure: Annotated[Exposure | None, Parameter(help="What the client sees: the meta-tools, or every tool.")] = None,
+) -> int:
+    """Serve one client on stdin and stdout, for clients that start their servers themselves."""
+    from portico.cli import stdio as serving
+
+    return serving.command(config or (), profile, exposure)
+
+
+@app.command(group=_RUN, help_epilogue="", sort_key=3)
+def demo(*, json: Json = False) -> int:
+    """Show search, describe and call on the demo servers, with what each costs in tokens."""
+
+    def job() -> int:
+        from portico.cli import walk
+        from portico.cli.screen import Screen
+
+        return asyncio.run(walk.demo(Screen(as_json=json)))
+
+    return ended(job, as_json=json)
+
+
+@app.command(group=_LOOK, help_epilogue="", sort_key=1)
+def search(
+    query: Annotated[str, Parameter(help="What you want to do, in your own words, or a tool's name.")],
+    /,
+    *words: Annotated[str, Parameter(show=False)],
+    server: Annotated[str | None, Parameter(name=["--server", "-s"], help="Only this server.")] = None,
+    limit: Annotated[
+        int, Parameter(name=["--limit", "-n"], help="How many tools to show.", validator=validators.Number(gte=1))
+    ] = 8,
+    detail: Annotated[
+        Literal["brief", "schema"], Parameter(help="One line a tool, or its typed parameters.")
+    ] = "brief",
+    offline: Offline = False,
+    config: Files = None,
+    profile: Profile = None,
+    json: Json = False,
+) -> int:
+    """Find tools by what they do."""
+    from portico.cli import discover
+
+    return _asking(
+        _Given(config, profile, json),
+        lambda setup, screen: discover.search(setup, screen, " ".join((query, *words)), server, limit, detail, offline),
+    )
+
+
+@app.command(group=_LOOK, help_epilogue="", sort_key=2)
+def browse(
+    server: Annotated[str | None, Parameter(help="The server whose tools to list; without it, every server.")] = None,
+    /,
+    *,
+    offline: Offline = False,
+    config: Files = None,
+    profile: Profile = None,
+    json: Json = False,
+) -> int:
+    """List the servers, or the tools of one."""
+    from portico.cli import discover
+
+    return _asking(_Given(config, profile, json), lambda setup, screen: discover.browse(setup, screen, server, offline))
+
+
+@app.command(group=_LOOK, help_epilogue="", sort_key=3)
+def describe(
+    name: Annotated[str, Parameter(help="A tool, as search shows it: server.tool")],
+    /,
+    *names: Annotated[str, Parameter(help="More tools.")],
+    detail: Annotated[
+        Literal["brief", "schema", "full"], Parameter(help="One line, typed parameters, or everything.")
+    ] = "schema",
+    config: Files = None,
+    profile: Profile = None,
+    json: Json = False,
+) -> int:
+    """Show what tools take and do."""
+    from portico.cli import discover
+
+    return _asking(
+        _Given(config, profile, json), lambda setup, screen: discover.describe(setup, screen, (name, *names), detail)
+    )
+
+
+@app.command(group=_LOOK, help_epilogue="", sort_key=4)
+def call(
+    name: Annotated[str, Parameter(help="The tool: server.tool")],
+    /,
+    *arguments: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="key=value (read by the tool's types), key:=JSON, one JSON object, or - to read that from stdin.",
+        ),
+    ],
+    config: Files = None,
+    profile: Profile = None,
+    json: Json = False,
+) -> int:
+    """Run a tool and show its result."""
+    from portico.cli import call as calling
+
+    return _asking(_Given(config, profile, json), lambda setup, screen: calling.call(setup, screen, name, arguments))
+
+
+@app.command(group=_LOOK, help_epilogue="", sort_key=5)
+def status(
+    *,
+    offline: Offline = False,
+    config: Files = None,
+    json: Json = False,
+) -> int:
+    """Connect to every server and show how it does."""
+    from portico.cli import status as standing
+
+    return _asking(_Given(config, None, json), lambda setup, screen: standing.status(setup, screen, offline))
+
+
+@app.command(group=_SET, help_epilogue="", sort_key=1, name="config")
+def effective_config(
+    *,
+    sources: Annotated[bool, Parameter(help="Show where each key came from.", show_default=False)] = False,
+    config: Files = None,
+    json: Json = False,
+) -> int:
+    """Show the effective configuration, secrets masked."""
+
+    def job() -> int:
+        from portico.cli import effective
+        from portico.cli.opening import set_up
+        from portico.cli.screen import Screen
+
+        return effective.show(set_up(config or ()), Screen(as_json=json), sources)
+
+    return ended(job, as_json=json)
+
+
+@app.command(group=_SET, help_epilogue="", sort_key=2)
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="For which shell.")], /) -> int:
+    """Print the shell's completion script."""
+    print(app.generate_completion(shell=shell))  # noqa: T201 - this is the answer
+    return DONE

@@ -1,0 +1,124 @@
+"""`portico serve`: the gateway over HTTP, until it is told to stop."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Mapping, Sequence
+
+import uvicorn
+
+from portico.app import Gateway
+from portico.cli.ending import DONE, note
+from portico.cli.opening import Setup
+from portico.cli.running import on_stop, run_fast, stoppable
+from portico.cli.screen import Screen
+from portico.config import Config
+from portico.errors import ConfigError, PorticoError
+from portico.server.door import Door
+from portico.server.http import check_exposure, is_loopback, make_app, make_server
+
+POLL_S = 0.05
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - to be recognised, not to be bound
+
+
+def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
+    """Listen, say where, and serve."""
+    settings = setup.config.gateway
+    check_exposure(settings.host, settings.token.get_secret_value() if settings.token else None)
+    for profile in profiles:
+        setup.config.view(profile)
+    with stoppable(), bound(settings.host, settings.port) as listening:
+        return run_fast(_serve(setup.config, screen, profiles, listening))
+    return DONE
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or the reason why none can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=2048)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PorticoError(
+                f"port {port} on {host} is already in use",
+                advice="Is Portico running already? Stop it, or choose another port with --port (0 picks a free one).",
+            ) from error
+        if isinstance(error, PermissionError):
+            raise PorticoError(
+                f"this user may not listen on port {port}", advice="Choose a port above 1023 with --port."
+            ) from error
+        raise ConfigError(
+            f"{host} cannot be listened on: {error.strerror or error}",
+            advice="gateway.host is an address of this machine: 127.0.0.1, ::1, or 0.0.0.0 for all of them.",
+            key="gateway.host",
+        ) from error
+
+
+async def _serve(config: Config, screen: Screen, profiles: Sequence[str], listening: socket.socket) -> int:
+    settings = config.gateway
+    async with Gateway(config) as gateway:
+        doors = {name: door for name, door in gateway.doors().items() if not profiles or name in profiles}
+        here = () if is_loopback(settings.host) or settings.host in EVERYWHERE else (settings.host,)
+        app = make_app(
+            doors,
+            token=settings.token.get_secret_value() if settings.token else None,
+            allowed_hosts=(*settings.allowed_hosts, *here),
+            allowed_origins=settings.allowed_origins,
+            max_request_bytes=int(config.limits.max_request_bytes),
+        )
+        server = make_server(app, settings.host, settings.port)
+        # uvicorn raises the signal that stopped it once more when it is done; this takes that one too.
+        with on_stop(lambda: setattr(server, "should_exit", True)):
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            await _started(server, serving)
+            _announce(config, screen, doors, listening.getsockname()[1])
+            await _show_progress(gateway, screen, serving)
+            await serving
+    return DONE
+
+
+async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.005)
+
+
+def _announce(config: Config, screen: Screen, doors: Mapping[str, Door], port: int) -> None:
+    settings = config.gateway
+    host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+    root = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+    urls = {name: f"{root}/p/{name}" if name else root for name in doors}
+    for name, url in urls.items():
+        what = f"profile {name}" if name else "every server"
+        screen.text(f"{url}  {what}, exposure {doors[name].view.face.exposure}")
+    first_name, first = next(iter(urls.items()))
+    header = ' --header "Authorization: Bearer $PORTICO_TOKEN"' if settings.token else ""
+    screen.text("", "Add it to a client:")
+    screen.text(f"  claude mcp add --transport http {first_name or 'portico'} {first}{header}")
+    screen.text(f'  {{"mcpServers": {{"{first_name or "portico"}": {{"type": "http", "url": "{first}"}}}}}}')
+    if not is_loopback(settings.host) and not settings.allowed_hosts:
+        note("Clients elsewhere are refused until gateway.allowed_hosts names the host they connect to.")
+    screen.text("", "Ctrl+C stops it.")
+    screen.out.file.flush()
+
+
+async def _show_progress(gateway: Gateway, screen: Screen, serving: "asyncio.Task[None]") -> None:
+    """Progress until every server whose offer is unknown has been heard; calls are answered meanwhile."""
+    waiting = {name for name, one in gateway.upstreams.items() if one.state in ("configured", "starting")}
+    listed = asyncio.ensure_future(gateway.listed())
+    with screen.starting(sorted(waiting)) as heard:
+        while not serving.done():
+            done, _ = await asyncio.wait({listed, serving}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+            servers = gateway.catalog.snapshot.servers
+            for name in [name for name in waiting if servers[name].known or gateway.upstreams[name].state == "down"]:
+                waiting.discard(name)
+                heard(name)
+            if listed in done:
+                break
+    if not listed.done():
+        listed.cancel()
+    elif not serving.done():
+        snapshot = gateway.catalog.snapshot
+        note(f"{len(snapshot.tools):,} tools on {len(snapshot.servers)} servers.")
+        broken = [one.name for one in gateway.statuses() if one.state in ("down", "degraded", "disabled")]
+        if broken:
+            note(f"Not usable now: {', '.join(broken)}. `portico status` says why.")

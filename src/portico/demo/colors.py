@@ -1,0 +1,169 @@
+"""Colors: sRGB in and out; what the eye sees is computed in linear light."""
+
+import colorsys
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from portico.demo.offer import reads
+
+Rgb = tuple[int, int, int]
+Form = Literal["hex", "rgb", "hsl", "hsv"]
+Scheme = Literal["complementary", "analogous", "triadic", "tetradic", "split_complementary", "shades", "tints"]
+
+Color = Annotated[
+    str,
+    Field(max_length=64, description="#1e90ff, #fff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name."),
+]
+
+_NAMES = {
+    "black": "000000", "white": "ffffff", "red": "ff0000", "lime": "00ff00", "blue": "0000ff", "yellow": "ffff00",
+    "cyan": "00ffff", "magenta": "ff00ff", "silver": "c0c0c0", "gray": "808080", "maroon": "800000", "olive": "808000",
+    "green": "008000", "purple": "800080", "teal": "008080", "navy": "000080", "orange": "ffa500", "gold": "ffd700",
+    "pink": "ffc0cb", "hotpink": "ff69b4", "crimson": "dc143c", "tomato": "ff6347", "coral": "ff7f50",
+    "salmon": "fa8072",
+    "chocolate": "d2691e", "sienna": "a0522d", "brown": "a52a2a", "tan": "d2b48c", "beige": "f5f5dc", "ivory": "fffff0",
+    "khaki": "f0e68c", "lavender": "e6e6fa", "violet": "ee82ee", "orchid": "da70d6", "indigo": "4b0082",
+    "slateblue": "6a5acd", "royalblue": "4169e1", "dodgerblue": "1e90ff", "skyblue": "87ceeb", "steelblue": "4682b4",
+    "turquoise": "40e0d0", "aquamarine": "7fffd4", "seagreen": "2e8b57", "forestgreen": "228b22", "limegreen": "32cd32",
+    "yellowgreen": "9acd32", "darkgreen": "006400", "darkred": "8b0000", "darkblue": "00008b", "darkorange": "ff8c00",
+    "darkgray": "a9a9a9", "lightgray": "d3d3d3", "dimgray": "696969", "slategray": "708090", "mintcream": "f5fffa",
+    "rebeccapurple": "663399",
+}  # fmt: skip
+_HEX = re.compile(r"#?([0-9a-f]{3}|[0-9a-f]{6})", re.IGNORECASE)
+_FUNCTION = re.compile(r"(rgb|hsl|hsv)\(\s*(-?[\d.]+)(?:deg)?[\s,]+([\d.]+)%?[\s,]+([\d.]+)%?\s*\)", re.IGNORECASE)
+
+
+def _read(text: str) -> Rgb:
+    plain = text.strip().lower().replace("grey", "gray")
+    if plain in _NAMES:
+        plain = _NAMES[plain]
+    if found := _HEX.fullmatch(plain):
+        digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
+        return (int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16))
+    if found := _FUNCTION.fullmatch(plain):
+        try:
+            first, second, third = (float(part) for part in found.groups()[1:])
+        except ValueError:
+            raise ValueError(f"{text!r} is not a colour") from None
+        if found[1] == "rgb" and all(0 <= part <= 255 for part in (first, second, third)):
+            return (round(first), round(second), round(third))
+        if found[1] != "rgb" and second <= 100 and third <= 100:
+            hue, share, last = first % 360 / 360, second / 100, third / 100
+            parts = (
+                colorsys.hls_to_rgb(hue, last, share) if found[1] == "hsl" else colorsys.hsv_to_rgb(hue, share, last)
+            )
+            return _whole(*parts)
+    raise ValueError(f"{text!r} is not a colour; write #1e90ff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name")
+
+
+def _whole(red: float, green: float, blue: float) -> Rgb:
+    return (round(red * 255), round(green * 255), round(blue * 255))
+
+
+def _hex(color: Rgb) -> str:
+    return "#" + "".join(f"{part:02x}" for part in color)
+
+
+def _write(color: Rgb, form: Form) -> str:
+    red, green, blue = (part / 255 for part in color)
+    match form:
+        case "hex":
+            return _hex(color)
+        case "rgb":
+            return f"rgb({color[0]}, {color[1]}, {color[2]})"
+        case "hsl":
+            hue, light, share = colorsys.rgb_to_hls(red, green, blue)
+            return f"hsl({round(hue * 360) % 360}, {round(share * 100)}%, {round(light * 100)}%)"
+        case "hsv":
+            hue, share, value = colorsys.rgb_to_hsv(red, green, blue)
+            return f"hsv({round(hue * 360) % 360}, {round(share * 100)}%, {round(value * 100)}%)"
+
+
+def _linear(part: int) -> float:
+    share = part / 255
+    return share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+
+
+def _gamma(light: float) -> float:
+    return light * 12.92 if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
+
+
+def convert_color(color: Color, to: Annotated[Form | None, Field(description="Default: every form.")] = None) -> Any:
+    """Convert a colour between hex, RGB, HSL and HSV."""
+    known = _read(color)
+    forms: tuple[Form, ...] = (to,) if to else ("hex", "rgb", "hsl", "hsv")
+    return {form: _write(known, form) for form in forms}
+
+
+def _luminance(color: Rgb) -> float:
+    red, green, blue = (_linear(part) for part in color)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def check_contrast(foreground: Color, background: Color) -> dict[str, Any]:
+    """Compute the contrast ratio of text on a background and whether it passes WCAG AA and AAA."""
+    lights = sorted((_luminance(_read(foreground)), _luminance(_read(background))))
+    exact = (lights[1] + 0.05) / (lights[0] + 0.05)
+    return {
+        "ratio": round(exact, 2),
+        "aa_normal_text": exact >= 4.5,
+        "aa_large_text": exact >= 3,
+        "aaa_normal_text": exact >= 7,
+        "aaa_large_text": exact >= 4.5,
+    }
+
+
+def mix_colors(
+    first: Color,
+    second: Color,
+    share: Annotated[float, Field(ge=0, le=1, description="How much of the second colour.")] = 0.5,
+) -> str:
+    """Mix two colours in linear light and return the result as hex."""
+    parts = (
+        _gamma(_linear(one) * (1 - share) + _linear(other) * share)
+        for one, other in zip(_read(first), _read(second), strict=True)
+    )
+    return _hex(_whole(*parts))
+
+
+def make_palette(
+    color: Color,
+    scheme: Annotated[Scheme, Field(description="How the colours relate to the first.")] = "complementary",
+    count: Annotated[int, Field(ge=2, le=12, description="Number of shades or tints.")] = 5,
+) -> list[str]:
+    """Make a colour palette from one colour: complementary, analogous, triadic, shades, tints …"""
+    base = _read(color)
+    hue, light, share = colorsys.rgb_to_hls(*(part / 255 for part in base))
+    if scheme in ("shades", "tints"):
+        end = 0.0 if scheme == "shades" else 1.0
+        steps = (light + (end - light) * place / count for place in range(count))
+        return [_hex(_whole(*colorsys.hls_to_rgb(hue, step, share))) for step in steps]
+    turns = {
+        "complementary": (0, 180), "analogous": (0, 30, 330), "triadic": (0, 120, 240),
+        "tetradic": (0, 90, 180, 270), "split_complementary": (0, 150, 210),
+    }[scheme]  # fmt: skip
+    return [_hex(_whole(*colorsys.hls_to_rgb((hue + turn / 360) % 1, light, share))) for turn in turns]
+
+
+def name_color(color: Color) -> dict[str, Any]:
+    """Find the CSS name nearest to a colour."""
+    wanted = _read(color)
+
+    def distance(digits: str) -> float:
+        red, green, blue = (one - other for one, other in zip(wanted, _read(digits), strict=True))
+        # Weighted by what the eye tells apart best.
+        return 2 * red**2 + 4 * green**2 + 3 * blue**2
+
+    name = min(_NAMES, key=lambda name: (distance(_NAMES[name]), name))
+    return {"name": name, "hex": f"#{_NAMES[name]}", "exact": _hex(wanted) == f"#{_NAMES[name]}"}
+
+
+TOOLS = (
+    reads("Convert a colour", convert_color),
+    reads("Check contrast", check_contrast),
+    reads("Mix two colours", mix_colors),
+    reads("Make a palette", make_palette),
+    reads("Name a colour", name_color),
+)

@@ -1,0 +1,106 @@
+"""The lines a server prints: one JSON-RPC message each, if all is well. Saves what can be saved of the others.
+
+A line over the limit is skipped as it comes, never held whole; if it was an answer, that request alone fails.
+"""
+
+import asyncio
+import json
+import re
+from typing import Any, cast
+
+from portico.errors import INTERNAL_ERROR
+from portico.upstream import jsontext
+from portico.upstream.backend import Raw
+
+_PIECE = 1 << 20
+_EDGE = 200
+# Only where the id stands beside the result, not inside it: first in the object, or last.
+_FIRST = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,18})"?\s*,\s*"(?:result|error|jsonrpc)"'
+)
+_NO_ANSWER = re.compile(rb'\s*(?:[^\s{\[]|\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:)')
+_LAST = re.compile(rb',\s*"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_CONTROL = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class TooLong(Exception):
+    """An answer over the limit; `answer` stands in for it where it could be told which request it answers."""
+
+    def __init__(self, answer: Raw | None) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+async def next_line(reader: asyncio.StreamReader, limit: int) -> bytes:
+    """The next line, empty at the end; raises TooLong, and the line after that one is read as usual.
+
+    Of a line over the limit that is no answer only the beginning is returned, and thereby no JSON.
+    """
+    try:
+        return await reader.readuntil()
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    except asyncio.LimitOverrunError as overrun:
+        first, last = await _skip(reader, overrun)
+    if _NO_ANSWER.match(first):
+        return first
+    found = _FIRST.match(first) or _LAST.search(last)
+    if found is None:
+        raise TooLong(None)
+    error = {"code": INTERNAL_ERROR, "message": f"the server's answer is over {limit} bytes (limits.max_message_bytes)"}
+    raise TooLong({"jsonrpc": "2.0", "id": int(found[1]), "error": error})
+
+
+async def _skip(reader: asyncio.StreamReader, overrun: asyncio.LimitOverrunError | None) -> tuple[bytes, bytes]:
+    """Read a line to its end; its first bytes and its last."""
+    first = last = b""
+    while overrun is not None:
+        left = overrun.consumed
+        while left:
+            piece = await reader.readexactly(min(left, _PIECE))
+            left -= len(piece)
+            first, last = first or piece[:_EDGE], (last + piece)[-_EDGE:]
+        try:
+            rest, overrun = await reader.readuntil(), None
+        except asyncio.IncompleteReadError as end:
+            rest, overrun = end.partial, None
+        except asyncio.LimitOverrunError as again:
+            rest, overrun = b"", again
+        last = (last + rest)[-_EDGE:]
+    return first, last
+
+
+def message(line: bytes) -> tuple[object, bool]:
+    """What a line says, and whether it says only that; None if it is no JSON at all."""
+    try:
+        return jsontext.loads(line), True
+    except (ValueError, RecursionError):
+        return _salvaged(line), False
+
+
+def _salvaged(line: bytes) -> object:
+    """The message in a line with text before it, bytes that are not UTF-8, or half of a surrogate pair."""
+    start = line.find(b'{"')
+    if start < 0:
+        return None
+    try:
+        found = json.loads(line[start:].decode(errors="replace"))
+        return _whole(found) if isinstance(found, dict) and "jsonrpc" in found else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(value: Any) -> Any:
+    """The same with U+FFFD for half surrogate pairs, which cannot be sent on."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_whole(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def shown(text: str) -> str:
+    """Text that may be shown to anyone: without colours and other control characters."""
+    return _CONTROL.sub("", text)

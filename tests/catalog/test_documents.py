@@ -1,0 +1,51 @@
+"""What search sees of a server's tools."""
+
+from portico.catalog.documents import MAX_INSTRUCTIONS, document_hashes, documents
+from portico.catalog.snapshot import ServerEntry
+from portico.catalog.tool import Tool, make_tool
+from portico.upstream.backend import Hello
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "description": "Where"}, "unit": {"enum": ["metric", "imperial"]}},
+}
+WEATHER = make_tool("sky", {"name": "weather", "title": "Weather", "description": "Tells it.", "inputSchema": SCHEMA})
+
+
+def entry(*tools: Tool, instructions: str = "", **about: object) -> ServerEntry:
+    hello = Hello("legacy", "2025-11-25", instructions=instructions)
+    return ServerEntry("sky", hello=hello, tools={tool.name: tool for tool in tools}, listed_at=1, **about)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_document_has_the_tool_s_words_by_field():
+    (document,) = documents(entry(WEATHER, title="The Sky", description="Weather data", tags=("nature",)))
+    assert (document.id, document.group, document.name, document.title) == ("sky.weather", "sky", "weather", "Weather")
+    assert document.description == "Tells it."
+    assert document.parameters == ("city", "unit")
+    assert document.parameter_text == "Where"
+    assert document.enums == ("metric", "imperial")
+    assert document.tags == ("nature",)
+    assert document.server_text == "The Sky Weather data"
+
+
+def test_only_the_beginning_of_a_server_s_instructions_is_read():
+    (document,) = documents(entry(WEATHER, instructions="word " * 1_000))
+    assert len(document.server_text) <= MAX_INSTRUCTIONS
+
+
+def test_hashes_are_those_of_the_documents():
+    known = entry(WEATHER, make_tool("sky", {"name": "moon"}), title="Sky")
+    assert document_hashes(known) == {document.id: document.hash for document in documents(known)}
+
+
+def test_a_hash_changes_with_whatever_the_document_says():
+    before = document_hashes(entry(WEATHER))
+    others = [
+        entry(make_tool("sky", {**WEATHER.definition, "description": "Says it."})),
+        entry(WEATHER, title="Sky"),
+        entry(WEATHER, description="Weather"),
+        entry(WEATHER, tags=("nature",)),
+        entry(WEATHER, instructions="Ask politely."),
+    ]
+    assert all(document_hashes(other) != before for other in others)
+    assert document_hashes(entry(WEATHER)) == before

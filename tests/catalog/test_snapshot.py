@@ -1,0 +1,118 @@
+"""One moment's knowledge: lookups, scopes, versions."""
+
+from typing import Any
+
+import pytest
+
+from portico.access import Scope
+from portico.catalog.listing import Offers
+from portico.catalog.snapshot import ServerEntry, Snapshot
+from portico.catalog.tool import make_tool
+from portico.errors import UnknownName
+
+
+def entry(server: str, *tools: str, **more: Any) -> ServerEntry:
+    return ServerEntry(server, tools={name: make_tool(server, {"name": name}) for name in tools}, listed_at=1, **more)
+
+
+def snapshot(*entries: ServerEntry) -> Snapshot:
+    return Snapshot({entry.name: entry for entry in entries})
+
+
+HOUSE = snapshot(entry("github", "create_issue", "list_issues"), entry("data-server", "list-items"), entry("a__b", "c"))
+
+
+def test_a_tool_is_found_by_address_flat_name_identifier_and_bare_name():
+    for name in ("data-server.list-items", "data-server__list-items", "data_server.list_items", "list_items"):
+        assert HOUSE.tool(name).address == "data-server.list-items"
+
+
+def test_a_tool_is_found_by_a_flat_name_that_had_to_be_cut():
+    long = snapshot(entry("s" * 40, "t" * 60))
+    (flat,) = long.flat
+    assert len(flat) == 64
+    assert long.tool(flat).name == "t" * 60
+
+
+def test_tools_whose_flat_names_would_be_one_are_all_there():
+    twins = snapshot(entry("a__b", "c"), entry("a", "b__c"))
+    assert sorted(tool.address for tool in twins.flat.values()) == ["a.b__c", "a__b.c"]
+    assert all(twins.tool(flat) is tool for flat, tool in twins.flat.items())
+
+
+def test_prompts_whose_flat_names_would_be_one_are_all_there():
+    prompts = Offers(prompts=({"name": "c"}, {"name": "d"}, {"name": "c", "title": "again"}))
+    twins = snapshot(entry("a__b", offers=prompts), entry("a", offers=Offers(prompts=({"name": "b__c"},))))
+    found = [(server, prompt["name"]) for server, prompt in twins.flat_prompts.values()]
+    assert found == [("a", "b__c"), ("a__b", "c"), ("a__b", "d")]
+    assert "a__b__d" in twins.flat_prompts
+
+
+@pytest.mark.parametrize("name", ["data-server", "data_server", "Data-Server", "dataServer", " data-server "])
+def test_a_server_is_found_by_any_usual_spelling(name: str):
+    assert HOUSE.server(name).name == "data-server"
+
+
+def test_a_wrong_server_gets_the_nearest_back():
+    with pytest.raises(UnknownName) as caught:
+        HOUSE.server("githib")
+    assert caught.value.nearest == ("github",)
+    assert "Did you mean github?" in caught.value.advice
+
+
+@pytest.mark.parametrize("name", ["", "???", "."])
+def test_punctuation_is_no_server_even_where_there_is_only_one(name: str):
+    with pytest.raises(UnknownName, match="browse_tools without arguments"):
+        snapshot(entry("github")).server(name)
+
+
+def test_two_servers_that_differ_in_case_are_told_apart_or_listed():
+    both = snapshot(entry("Git"), entry("git"))
+    assert both.server("git").name == "git"
+    assert both.server("Git").name == "Git"
+    with pytest.raises(UnknownName) as caught:
+        both.server("GIT")
+    assert caught.value.nearest == ("Git", "git")
+
+
+def test_the_version_changes_exactly_with_the_tools():
+    same = snapshot(
+        entry("github", "create_issue", "list_issues"), entry("a__b", "c"), entry("data-server", "list-items")
+    )
+    assert same.version == HOUSE.version
+    fewer = snapshot(entry("github", "create_issue"), entry("data-server", "list-items"), entry("a__b", "c"))
+    assert fewer.version != HOUSE.version
+    older = Snapshot({**HOUSE.servers, "github": entry("github", "create_issue", "list_issues", warnings=("old",))})
+    assert older.version == HOUSE.version
+
+
+def test_the_version_of_the_offers_changes_with_them_alone():
+    def offering(**offers: Any) -> Snapshot:
+        return snapshot(entry("s", "t", offers=Offers(**offers)))
+
+    versions = {
+        offering().offers_version,
+        offering(resources=({"uri": "a"},)).offers_version,
+        offering(templates=({"uriTemplate": "a"},)).offers_version,
+        offering(prompts=({"name": "a"},)).offers_version,
+        offering(prompts=({"name": "a"}, {"name": "b"})).offers_version,
+    }
+    assert len(versions) == 5
+    assert offering().version == offering(prompts=({"name": "a"},)).version
+    assert offering().offers_version == snapshot(entry("s", "u")).offers_version
+
+
+def test_a_scope_sees_no_more_than_it_names():
+    seen = HOUSE.within(Scope(servers=("git*", "a__b"), tools=("create_*", "a__b.*")))
+    assert list(seen.tools) == ["a__b.c", "github.create_issue"]
+    assert "data-server" not in seen.servers
+    for hidden in ("github.list_issues", "github__list_issues", "data-server.list-items", "list_issues"):
+        with pytest.raises(UnknownName) as caught:
+            seen.tool(hidden)
+        assert set(caught.value.nearest) <= set(seen.tools)
+    with pytest.raises(UnknownName):
+        seen.server("data-server")
+
+
+def test_a_scope_of_everything_is_the_same_snapshot():
+    assert HOUSE.within(Scope()) is HOUSE

@@ -1,0 +1,133 @@
+"""`search`, `browse` and `describe` show people and programs what agents see."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from portico.demo import servers
+
+from .conftest import Home, command
+
+
+def test_a_search_on_the_demo_servers_finds_its_tool_and_says_what_it_searched(home: Home) -> None:
+    ran = home.run("search", "convert", "miles", "to", "km", "--limit", "2")
+    assert ran.code == 0
+    head, first, _, more = ran.out.splitlines()
+    assert head.endswith("matches for 'convert miles to km', best first:")
+    assert first.startswith("units.convert_units(value: number, from_unit, to_unit")
+    assert "more: --limit" in more
+    assert "embedded demo servers" in ran.err
+
+
+def test_a_search_as_json_is_one_document(home: Home) -> None:
+    ran = home.run("search", "delete a note", "--server", "notes", "--limit", "1", "--detail", "schema", "--json")
+    assert ran.code == 0
+    assert ran.data.keys() == {"query", "server", "total", "weak", "tools", "nearest", "unlisted"}
+    (tool,) = ran.data["tools"]
+    assert tool["name"] == "notes.delete_note"
+    assert "id: integer" in tool["schema"]
+    assert 0 < tool["score"] <= 1
+
+
+def test_a_search_that_finds_nothing_fails_and_offers_the_nearest_names(home: Home) -> None:
+    ran = home.run("search", "slugifi", "--json")
+    assert ran.code == 1 or ran.data["tools"]
+    assert "text.slugify" in [tool["name"] for tool in ran.data["nearest"] + ran.data["tools"]]
+    assert home.run("search", "qqzzxx").code == 1
+
+
+def test_offline_nothing_is_started_and_nothing_is_known_yet(home: Home) -> None:
+    ran = home.run("search", "convert miles", "--offline", "--json")
+    assert ran.code == 1
+    assert {server["name"] for server in ran.data["unlisted"]} == set(servers())
+
+
+def test_what_was_heard_once_is_known_offline(home: Home) -> None:
+    assert home.run("browse").code == 0
+    assert home.run("search", "convert miles", "--offline").code == 0
+
+
+def test_browsing_lists_servers_and_then_tools(home: Home) -> None:
+    ran = home.run("browse", "--json")
+    assert {server["name"] for server in ran.data["servers"]} == set(servers())
+    assert ran.data["tools"] == sum(server["tools"] for server in ran.data["servers"])
+    text = home.run("browse", "NOTES")
+    assert text.code == 0
+    assert "notes.create_note(title, body?, tags?: string[]) — Write a new note and return its number." in text.out
+    one = home.run("browse", "notes", "--json").data
+    assert one["server"]["tools"] == len(one["tools"]) == 6
+
+
+def test_a_wrong_server_gets_the_nearest_name_back(home: Home) -> None:
+    ran = home.run("browse", "calculater", "--json")
+    assert ran.code == 1
+    assert ran.data["error"]["nearest"][0] == "calculator"
+    assert "there is no server 'calculater' here" in ran.err
+    assert "Did you mean calculator" in ran.err
+
+
+def test_tools_are_described_at_three_levels(home: Home) -> None:
+    home.run("browse")
+    brief = home.run("describe", "colors.mix_colors", "text/slugify", "--detail", "brief")
+    assert [line.partition("(")[0] for line in brief.out.splitlines()] == ["colors.mix_colors", "text.slugify"]
+    schema = home.run("describe", "colors.mix_colors").out
+    assert " share?: number(0..1) = 0.5 — How much of the second colour." in schema.splitlines()
+    full = home.run("describe", "mix_colors", "--detail", "full", "--json").data["tools"][0]
+    assert full["definition"]["inputSchema"]["properties"]["share"]["maximum"] == 1
+    assert "inputSchema: " in home.run("describe", "mix_colors", "--detail", "full").out
+
+
+def test_a_wrong_name_costs_only_itself(home: Home) -> None:
+    ran = home.run("describe", "text.slugify", "text.slugifi", "--json")
+    assert ran.code == 1
+    assert [tool["name"] for tool in ran.data["tools"]] == ["text.slugify"]
+    assert ran.data["unknown"][0]["nearest"][0] == "text.slugify"
+    assert "there is no tool 'text.slugifi' here" in ran.err
+
+
+def test_a_profile_sees_only_its_own(home: Home) -> None:
+    home.write(
+        {
+            "servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in ("text", "colors")},
+            "profiles": {"words": {"servers": ["text"]}},
+        }
+    )
+    assert [server["name"] for server in home.run("browse", "-p", "words", "--json").data["servers"]] == ["text"]
+    assert home.run("describe", "colors.mix_colors", "-p", "words").code == 1
+    assert "There is no profile 'nobody'" in home.run("browse", "-p", "nobody").err
+
+
+def test_a_pipe_that_closes_early_is_no_failure_to_talk_about(home: Home) -> None:
+    process = subprocess.Popen(
+        [*command(), "browse", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home.folder,
+        env=home.environment,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    assert process.wait(60) == 141
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(
+    "words", [["browse"], ["search", "dice"], ["status"], ["describe", "random.roll_dice"], ["demo"]]
+)
+def test_on_a_narrow_terminal_answers_are_laid_out(home: Home, words: list[str]) -> None:
+    code, shown = home.on_a_terminal(*words, env={"COLUMNS": "32"})
+    assert code == 0
+    assert "\x1b[" in shown
+    assert "random" in shown or "units" in shown
+
+
+def test_nothing_is_written_outside_the_data_folder(home: Home) -> None:
+    home.run("browse")
+    assert [path.name for path in home.folder.iterdir()] == ["data"]
+    assert all(Path(path).parent == home.folder / "data" for path in (home.folder / "data").rglob("*"))

@@ -1,0 +1,88 @@
+"""The way in: help, versions, mistakes, completion, and a `stdio` that imports little."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from portico import __version__
+from portico.cli.main import stdio_options
+
+from .conftest import Home
+
+COMMANDS = ("serve", "stdio", "demo", "search", "browse", "describe", "call", "status", "config", "completion")
+
+
+def test_alone_it_explains_itself_with_three_examples(home: Home) -> None:
+    ran = home.spawn()
+    assert ran.code == 0
+    assert all(f" {name} " in ran.out for name in COMMANDS)
+    examples = ran.out.partition("Examples:")[2]
+    assert examples.count("\n  portico ") == 3
+
+
+def test_it_knows_its_version(home: Home) -> None:
+    assert home.spawn("--version").out.strip() == __version__
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["serch"], 'Did you mean "search"?'),
+        (["search"], "QUERY"),
+        (["search", "x", "--limit", "many"], "--limit"),
+        (["stdio", "--prot", "1"], "--prot"),
+    ],
+)
+def test_a_wrong_command_line_is_explained_on_stderr(home: Home, words: list[str], reason: str) -> None:
+    ran = home.spawn(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert reason in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], {"config": [], "profile": [], "exposure": []}),
+        (["--config", "a", "-c=b", "--profile=p"], {"config": ["a", "b"], "profile": ["p"], "exposure": []}),
+        (["--help"], None),
+        (["--config"], None),
+        (["--config", "--profile"], None),
+        (["extra"], None),
+    ],
+)
+def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(words: list[str], options: object) -> None:
+    assert stdio_options(words) == options
+
+
+def test_stdio_starts_without_what_only_people_need(home: Home) -> None:
+    code = (
+        "import sys; from portico.cli.main import main; code = main(['stdio']);"
+        "print(sorted({'rich', 'cyclopts', 'rapidfuzz', 'uvloop'} & set(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b"", capture_output=True, env=home.environment, cwd=home.folder, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_commands(home: Home, shell: str) -> None:
+    ran = home.spawn("completion", shell)
+    assert ran.code == 0
+    assert all(name in ran.out for name in COMMANDS)
+    interpreter = shutil.which(shell)
+    if interpreter:
+        checked = subprocess.run([interpreter, "-n"], input=ran.out.encode(), capture_output=True, timeout=30)
+        assert (checked.returncode, checked.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the shells are POSIX ones")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_installs_itself_in_the_users_home(home: Home, shell: str) -> None:
+    ran = home.spawn("--install-completion", "--shell", shell, env={"SHELL": f"/bin/{shell}"})
+    assert ran.code == 0, ran.err
+    written = [path for path in home.folder.rglob("*") if path.is_file() and "portico" in path.read_text()]
+    assert written

@@ -1,0 +1,99 @@
+"""The demo servers as servers: every tool is well described, truly annotated, and answers through the gateway."""
+
+from collections.abc import AsyncIterator
+
+import jsonschema_rs
+import pytest
+
+from portico.app import Gateway
+from portico.catalog.tool import Tool
+from portico.config import Config
+from portico.demo import servers
+from portico.disclosure.render import brief
+from portico.storage.manifests import Manifests
+from portico.upstream.factory import load_functions
+
+TOOLS = [tool for server in servers().values() for tool in load_functions(str(server.functions))]
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    async with Gateway(Config(servers=servers()), manifests=Manifests(None)) as running:
+        await running.listed()
+        yield running
+
+
+def test_there_are_enough_tools_for_disclosure_to_show() -> None:
+    assert len(servers()) == 8
+    assert 45 <= len(TOOLS) <= 70
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.definition["name"])
+def test_every_tool_and_parameter_is_described(tool: object) -> None:
+    definition = tool.definition  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    jsonschema_rs.validator_for(definition["inputSchema"])
+    assert definition["description"].split("\n")[0].endswith((".", "…", ","))
+    assert definition["annotations"].keys() == {
+        "title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint",
+    }  # fmt: skip
+    for name, parameter in definition["inputSchema"].get("properties", {}).items():
+        assert parameter.get("description"), f"{definition['name']}.{name} is not described"
+
+
+def test_only_what_destroys_is_marked_as_destructive() -> None:
+    hints = {tool.definition["name"]: tool.definition["annotations"] for tool in TOOLS}
+    assert {name for name, hint in hints.items() if not hint["readOnlyHint"]} == {
+        "create_note", "update_note", "delete_note",
+    }  # fmt: skip
+    assert {name for name, hint in hints.items() if hint["destructiveHint"]} == {"update_note", "delete_note"}
+
+
+async def test_every_server_is_listed(gateway: Gateway) -> None:
+    assert {status.name: status.state for status in gateway.statuses()} == dict.fromkeys(servers(), "ready")
+    assert len(gateway.view().snapshot.tools) == len(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("query", "address"),
+    [
+        ("how many days between two dates", "clock.date_difference"),
+        ("convert miles to kilometres", "units.convert_units"),
+        ("is this text readable on that background", "colors.check_contrast"),
+        ("remove a note", "notes.delete_note"),
+        ("monthly mortgage payment", "calculator.loan_payment"),
+        ("make a strong password", "random.make_password"),
+        ("sha256 checksum", "data.hash_text"),
+        ("extract email addresses", "text.extract_from_text"),
+    ],
+)
+async def test_a_task_finds_its_tool(gateway: Gateway, query: str, address: str) -> None:
+    hits = gateway.view().snapshot.index.search(query, 3).hits
+    assert address in [hit.id for hit in hits]
+
+
+@pytest.mark.parametrize(
+    ("address", "arguments", "answer"),
+    [
+        ("calculator.evaluate", {"expression": "1/8"}, {"decimal": "0.125", "fraction": "1/8", "exact": True}),
+        ("clock.add_to_date", {"start": "2024-02-28", "days": 2}, {"date": "2024-03-01", "weekday": "Friday"}),
+        ("data.csv_to_json", {"text": "a\n1"}, {"result": [{"a": 1}]}),
+        (
+            "units.convert_units",
+            {"value": 1, "from_unit": "km", "to_unit": "m"},
+            {"value": 1000.0, "unit": "m", "quantity": "length"},
+        ),
+    ],
+)
+async def test_calls_answer_structured(
+    gateway: Gateway, address: str, arguments: dict[str, object], answer: object
+) -> None:
+    result = await gateway.calls.call(gateway.view().snapshot.tool(address), arguments)
+    assert result["structuredContent"] == answer
+
+
+async def test_a_tool_that_fails_says_why(gateway: Gateway) -> None:
+    tool: Tool = gateway.view().snapshot.tool("units.convert_units")
+    result = await gateway.calls.call(tool, {"value": 1, "from_unit": "km", "to_unit": "kg"})
+    assert result["isError"]
+    assert "km measures length" in result["content"][0]["text"]
+    assert brief(tool).startswith("units.convert_units(value: number, from_unit, to_unit")

@@ -1,0 +1,72 @@
+"""Packing what fits, and cutting what does not."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.disclosure.budget import cut, pack
+from portico.disclosure.tokens import count
+
+
+def test_texts_are_packed_in_order_until_the_budget_is_spent():
+    packed = pack(["one", "two", "three"], 4, measure=lambda text: 1)
+    assert packed.texts == ("one", "two")
+    assert packed.full
+
+
+def test_everything_is_packed_where_there_is_room():
+    packed = pack(["one", "two"], 100)
+    assert packed.texts == ("one", "two")
+    assert not packed.full
+
+
+def test_the_first_text_is_kept_whatever_it_costs():
+    assert pack(["word " * 1_000, "two"], -5).texts == ("word " * 1_000,)
+
+
+def test_nothing_is_made_that_does_not_fit():
+    made: list[int] = []
+
+    def texts():
+        for number in range(100):
+            made.append(number)
+            yield "word"
+
+    pack(texts(), 10)
+    assert len(made) < 10
+
+
+def test_nothing_packs_to_nothing():
+    assert pack([], 10).texts == ()
+
+
+@given(st.lists(st.text(max_size=200), max_size=20), st.integers(0, 300))
+def test_a_pack_of_more_than_one_is_within_its_budget(texts: list[str], budget: int):
+    packed = pack(texts, budget)
+    assert list(packed.texts) == texts[: len(packed.texts)]
+    assert packed.full == (len(packed.texts) < len(texts))
+    if len(packed.texts) > 1:
+        assert sum(count(text) + 1 for text in packed.texts) <= budget
+
+
+def test_text_that_fits_is_not_cut():
+    assert cut("Says it again.", 20) == "Says it again."
+
+
+def test_text_is_cut_at_a_word_and_says_so():
+    whole = "some words that come one after the other " * 50
+    text = cut(whole, 20)
+    assert text.endswith(" …")
+    assert whole.startswith(text.removesuffix("…"))
+
+
+@given(st.text(max_size=3_000), st.integers(2, 60))
+def test_no_text_is_longer_than_it_was_cut_to(text: str, tokens: int):
+    assert count(cut(text, tokens)) <= max(tokens, 3)
+
+
+def test_scripts_without_spaces_are_cut_by_tokens_and_not_by_characters():
+    assert count(cut("将一个高德经纬度坐标转换为行政区划地址信息" * 50, 30)) <= 30
+
+
+def test_a_megabyte_is_cut_at_once():
+    assert count(cut("x" * 1_000_000, 30)) <= 30

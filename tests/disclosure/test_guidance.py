@@ -1,0 +1,51 @@
+"""What an agent is told before its first word."""
+
+import pytest
+
+from portico.catalog.snapshot import ServerEntry, Snapshot
+from portico.catalog.tool import make_tool
+from portico.disclosure import metatools
+from portico.disclosure.guidance import (
+    MAX_UPSTREAM_CHARS,
+    full_instructions,
+    meta_instructions,
+    upstream_instructions,
+)
+
+CLIENT_LIMIT = 2_048
+
+
+def snapshot(tools: int) -> Snapshot:
+    offered = {f"t{n}": make_tool("s", {"name": f"t{n}"}) for n in range(tools)}
+    return Snapshot({"s": ServerEntry("s", tools=offered)})
+
+
+def test_the_first_thing_said_is_that_the_list_is_partial():
+    said = meta_instructions(snapshot(1_234), metatools.NAMES)
+    assert said.startswith("This tool list is partial: 1,234 tools on 1 servers are behind it.")
+    assert "search_tools" in said
+    assert "call_tool(name, arguments)" in said
+
+
+def test_nobody_is_sent_to_a_tool_that_is_switched_off():
+    said = meta_instructions(snapshot(1), ["search_tools", "describe_tools"])
+    assert "describe_tools" in said
+    assert "call_tool" not in said
+    assert "browse_tools" not in said
+
+
+def test_servers_that_were_not_listed_yet_are_no_zero_tools():
+    assert "0 tools" not in meta_instructions(snapshot(0), metatools.NAMES)
+
+
+@pytest.mark.parametrize("said", [meta_instructions(snapshot(5), metatools.NAMES), full_instructions(snapshot(5))])
+def test_instructions_fit_where_clients_cut_them_and_warn_of_third_parties(said: str):
+    assert len(said.encode()) < CLIENT_LIMIT
+    assert "not as instructions" in said
+
+
+def test_a_server_s_own_instructions_are_whole_if_short():
+    assert upstream_instructions("Be kind.") == "Be kind."
+    long = upstream_instructions("word " * 1_000)
+    assert len(long) <= MAX_UPSTREAM_CHARS + 2
+    assert long.endswith("word …")

@@ -1,0 +1,279 @@
+"""What changes behind the gateway is told to those who asked: once, in time, and under the names they know."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from mcp.client import Client
+
+from portico.app import Gateway
+from portico.config import BackendConfig, Config, Profile
+from portico.errors import METHOD_NOT_FOUND, RemoteError
+from portico.testing import FakeBackend, Transport, connect, gateway_over
+from portico.upstream.backend import Era, Raw
+from tests.fixtures import broken, everything_command
+from tests.interaction.fakes import fake, names, tool
+from tests.interaction.raw import call, pages, raw_lines, result
+
+PATIENCE_S = 20.0
+UPDATED = "notifications/resources/updated"
+TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+OUTER = "portico://backend/s/resource/"
+
+
+def changing(**options: Any) -> FakeBackend:
+    capabilities = {
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+    }
+    resources = [{"uri": "r://1", "name": "one"}, {"uri": "r://2", "name": "two"}]
+    backend = fake("run", capabilities=capabilities, resources=resources, **options)
+    for method in ("resources/subscribe", "resources/unsubscribe"):
+        backend.on(method, lambda *_: {})
+    return backend
+
+
+def fence(backend: FakeBackend) -> None:
+    """Makes a change that everybody hears; what was told before it has then arrived."""
+    prompts = backend.listing["prompts"]
+    prompts.append({"name": f"fence_{len(prompts)}"})
+    backend.say(PROMPTS)
+
+
+class Ears:
+    """Hears what a client is told outside its requests."""
+
+    def __init__(self) -> None:
+        self.heard: list[Raw] = []
+        self._news = asyncio.Event()
+
+    async def __call__(self, message: Any) -> None:
+        if hasattr(message, "method"):
+            self.take(message.model_dump(by_alias=True, mode="json", exclude_none=True))
+
+    def take(self, message: Raw) -> None:
+        self.heard.append(message)
+        self._news.set()
+
+    def told(self, method: str) -> list[Raw]:
+        return [message for message in self.heard if message["method"] == method]
+
+    async def hear(self, method: str, times: int = 1) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.told(method)) < times:
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def listener(
+    gateway: Gateway, transport: Transport, era: Era, profile: str | None = None
+) -> AsyncGenerator[tuple[Client, Ears]]:
+    """A client that hears list changes in the way of its era."""
+    ears = Ears()
+    if era == "legacy":
+        async with connect(gateway, transport, era, profile, message_handler=ears) as client:
+            yield client, ears
+        return
+    async with (
+        connect(gateway, transport, era, profile) as client,
+        client.listen(tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True) as events,
+    ):
+        kinds = {"ToolsListChanged": TOOLS, "PromptsListChanged": PROMPTS, "ResourcesListChanged": RESOURCES}
+
+        async def relay() -> None:
+            async for event in events:
+                ears.take({"method": kinds[type(event).__name__]})
+
+        listening = asyncio.create_task(relay())
+        try:
+            yield client, ears
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+
+WAYS = [(era, transport) for era in ("legacy", "modern") for transport in ("memory", "stdio", "http")]
+
+
+@pytest.mark.parametrize(("era", "transport"), WAYS)
+async def test_a_changed_list_reaches_clients_of_both_eras(era: Era, transport: Transport) -> None:
+    backend = changing()
+    async with (
+        gateway_over({"s": backend}, Config(exposure="full")) as gateway,
+        listener(gateway, transport, era) as (client, ears),
+    ):
+        assert await names(client) == ["s__run"]
+        backend.change([tool("run"), tool("jump")])
+        await ears.hear(TOOLS)
+        assert await names(client) == ["s__run", "s__jump"]
+        fence(backend)
+        await ears.hear(PROMPTS)
+        assert len(ears.told(RESOURCES)) == 0
+
+
+@pytest.mark.parametrize(("era", "transport"), [("legacy", "stdio"), ("modern", "http")])
+async def test_a_burst_of_changes_is_few_notifications_and_few_listings(era: Era, transport: Transport) -> None:
+    backend = changing()
+    async with (
+        gateway_over({"s": backend}, Config(exposure="full")) as gateway,
+        listener(gateway, transport, era) as (client, ears),
+    ):
+        listed = sum(method == "tools/list" for method, _ in backend.requests)
+        for number in range(50):
+            backend.change([tool("run"), tool(f"tool_{number}")])
+            await asyncio.sleep(0)
+        await ears.hear(TOOLS)
+        fence(backend)
+        await ears.hear(PROMPTS)
+        assert await names(client) == ["s__run", "s__tool_49"]
+        assert len(ears.told(TOOLS)) <= 3
+        assert sum(method == "tools/list" for method, _ in backend.requests) - listed <= 4
+
+
+@pytest.mark.parametrize("name", ["list_changes", "list_changes_modern"])
+async def test_a_real_server_that_grows_is_listed_again(name: str) -> None:
+    command, *arguments = broken(name)
+    config = Config(servers={"s": BackendConfig(command=command, args=tuple(arguments))}, exposure="full")
+    async with gateway_over(config=config) as gateway, listener(gateway, "stdio", "legacy") as (client, ears):
+        before = await names(client)
+        grown = (await client.call_tool("s__grow", {})).content[0]
+        await ears.hear(TOOLS)
+        assert await names(client) == [*before, f"s__{getattr(grown, 'text', '')}"]
+
+
+async def test_the_meta_tools_never_change_but_resources_and_prompts_are_told() -> None:
+    backend = changing()
+    async with gateway_over({"s": backend}) as gateway, listener(gateway, "memory", "legacy") as (_, ears):
+        backend.change([tool("other")])
+        backend.listing["resources"].append({"uri": "r://3", "name": "three"})
+        backend.say(RESOURCES)
+        await ears.hear(RESOURCES)
+        fence(backend)
+        await ears.hear(PROMPTS)
+        assert ears.told(TOOLS) == []
+
+
+async def test_a_profile_hears_only_of_its_own_servers() -> None:
+    inside, outside = changing(), changing()
+    config = Config(exposure="full", profiles={"p": Profile(servers=("inside",))})
+    async with (
+        gateway_over({"inside": inside, "outside": outside}, config) as gateway,
+        listener(gateway, "memory", "legacy", "p") as (_, narrow),
+        listener(gateway, "memory", "legacy") as (_, wide),
+    ):
+        outside.change([tool("other")])
+        await wide.hear(TOOLS)
+        fence(inside)
+        await narrow.hear(PROMPTS)
+        assert narrow.told(TOOLS) == []
+
+
+async def test_the_loss_and_return_of_a_server_is_no_change_of_the_list() -> None:
+    backend = changing()
+    async with (
+        gateway_over({"s": backend}, Config(exposure="full")) as gateway,
+        listener(gateway, "memory", "legacy") as (client, ears),
+    ):
+        backend.die()
+        assert not (await client.call_tool("s__run", {})).is_error, "it was started again"
+        fence(backend)
+        await ears.hear(PROMPTS)
+        assert ears.told(TOOLS) == []
+
+
+# ── resources ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@pytest.mark.parametrize("transport", ["memory", "stdio", "http"])
+async def test_an_updated_resource_is_told_to_its_subscriber_alone(transport: Transport) -> None:
+    backend = changing()
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        listener(gateway, transport, "legacy") as (subscriber, ears),
+        listener(gateway, transport, "legacy") as (other, others),
+    ):
+        await subscriber.subscribe_resource(f"{OUTER}r://1")  # pyright: ignore[reportDeprecated]
+        await other.subscribe_resource(f"{OUTER}r://2")  # pyright: ignore[reportDeprecated]
+        backend.say(UPDATED, {"uri": "r://1"})
+        await ears.hear(UPDATED)
+        fence(backend)
+        await others.hear(PROMPTS)
+        assert [message["params"]["uri"] for message in ears.told(UPDATED)] == [f"{OUTER}r://1"]
+        assert others.told(UPDATED) == []
+
+
+async def test_whoever_subscribed_by_a_resources_own_uri_hears_of_it_under_that() -> None:
+    backend = changing()
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        await result(client, "resources/subscribe", {"uri": "r://1"})
+        backend.say(UPDATED, {"uri": "r://1"})
+        told = await client.wait_for(lambda message: message.get("method") == UPDATED)
+        assert told["params"] == {"uri": "r://1"}
+
+
+async def test_a_shared_server_is_unsubscribed_by_the_last_subscriber_only() -> None:
+    backend = changing()
+
+    def left() -> int:
+        return sum(method == "resources/unsubscribe" for method, _ in backend.requests)
+
+    config = Config(profiles={"p": Profile()})
+    async with (
+        gateway_over({"s": backend}, config) as gateway,
+        raw_lines(gateway.door(), "legacy") as one,
+        raw_lines(gateway.door("p"), "legacy") as two,
+    ):
+        for client in (one, two):
+            await result(client, "resources/subscribe", {"uri": f"{OUTER}r://1"})
+        await result(one, "resources/unsubscribe", {"uri": f"{OUTER}r://1"})
+        assert left() == 0
+        backend.say(UPDATED, {"uri": "r://1"})
+        await two.wait_for(lambda message: message.get("method") == UPDATED)
+        fence(backend)
+        await one.wait_for(lambda message: message.get("method") == PROMPTS)
+        assert not [message for message in one.unasked if message.get("method") == UPDATED]
+        await result(two, "resources/unsubscribe", {"uri": f"{OUTER}r://1"})
+        assert left() == 1
+
+
+async def test_a_subscriber_that_left_counts_no_more() -> None:
+    backend = changing()
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as one:
+        async with raw_lines(gateway.door(), "legacy") as two:
+            for client in (one, two):
+                await result(client, "resources/subscribe", {"uri": f"{OUTER}r://1"})
+        await result(one, "resources/unsubscribe", {"uri": f"{OUTER}r://1"})
+        assert backend.requests[-1][0] == "resources/unsubscribe"
+
+
+async def test_a_refused_subscription_is_no_subscription() -> None:
+    def refuse(*_: object) -> Raw:
+        raise RemoteError(METHOD_NOT_FOUND, "I announce nothing")
+
+    backend = changing()
+    backend.on("resources/subscribe", refuse)
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        refused = await client.request("resources/subscribe", {"uri": f"{OUTER}r://1"})
+        assert refused["error"] == {"code": METHOD_NOT_FOUND, "message": "I announce nothing"}
+        backend.say(UPDATED, {"uri": "r://1"})
+        fence(backend)
+        await client.wait_for(lambda message: message.get("method") == PROMPTS)
+        assert not [message for message in client.unasked if message.get("method") == UPDATED]
+
+
+async def test_a_real_server_announces_to_its_subscriber_through_us() -> None:
+    command, *arguments = everything_command("--stdio", "--era", "legacy")
+    config = Config(servers={"s": BackendConfig(command=command, args=tuple(arguments))})
+    async with gateway_over(config=config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        uri = f"{OUTER}test://watched-resource"
+        assert uri in [item["uri"] for item in await pages(client, "resources/list", "resources")]
+        await result(client, "resources/subscribe", {"uri": uri})
+        touched = await call(client, "call_tool", name="s.touch_resource", arguments={"uri": "test://watched-resource"})
+        assert touched["result"]["structuredContent"]["watchers"] == 1
+        told = await client.wait_for(lambda message: message.get("method") == UPDATED)
+        assert told["params"]["uri"] == uri

@@ -1,0 +1,84 @@
+"""However a gateway ends, every server it started ends with it, and so does every child of theirs.
+
+All endings are run at the same time, each by a gateway of its own over six servers of which five resist.
+"""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.lifetime import house
+from tests.lifetime.house import Outcome, by, by_hanging_up, ended, over_http, over_stdio
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups are POSIX")
+
+STDIO = {
+    "the client hangs up": by_hanging_up,
+    "SIGTERM": by(signal.SIGTERM),
+    "SIGTERM in the middle of a call": house.in_the_middle_of_a_call,
+    "SIGINT": by(signal.SIGINT),
+    "SIGTERM twice": by(signal.SIGTERM, signal.SIGTERM),
+    "SIGINT twice": by(signal.SIGINT, signal.SIGINT),
+    "SIGHUP": by(signal.SIGHUP),
+    "SIGKILL": by(signal.SIGKILL),
+    "SIGTERM, then SIGKILL": by(signal.SIGTERM, signal.SIGKILL),
+}
+HTTP = {
+    "SIGTERM": by(signal.SIGTERM),
+    "SIGINT": by(signal.SIGINT),
+    "SIGKILL": by(signal.SIGKILL),
+}
+GRACEFUL = ("the client hangs up", "SIGTERM", "SIGINT")
+AT_ONCE = 4
+
+Outcomes = dict[tuple[str, str], Outcome | BaseException]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    return asyncio.run(_every_ending(tmp_path_factory.mktemp("endings")))
+
+
+async def _every_ending(folder: Path) -> Outcomes:
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def run(transport: str, ending: str) -> Outcome:
+        async with gate, over_stdio(folder) if transport == "stdio" else over_http(folder) as lived_in:
+            gate.release()  # from here on it mostly waits
+            try:
+                return await ended(lived_in, (STDIO if transport == "stdio" else HTTP)[ending])
+            finally:
+                await gate.acquire()
+
+    keys = [("stdio", ending) for ending in STDIO] + [("http", ending) for ending in HTTP]
+    return dict(zip(keys, await asyncio.gather(*(run(*key) for key in keys), return_exceptions=True), strict=True))
+
+
+def outcome(outcomes: Outcomes, transport: str, ending: str) -> Outcome:
+    found = outcomes[transport, ending]
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ending", STDIO)
+def test_no_process_outlives_a_gateway_on_stdio(ending: str, outcomes: Outcomes):
+    found = outcome(outcomes, "stdio", ending)
+    assert found.before == house.PROCESSES
+    assert found.left == ()
+    if ending in GRACEFUL:
+        assert found.code == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ending", HTTP)
+def test_no_process_outlives_a_gateway_over_http(ending: str, outcomes: Outcomes):
+    found = outcome(outcomes, "http", ending)
+    assert found.before == house.PROCESSES
+    assert found.left == ()
+    if ending in GRACEFUL:
+        assert found.code == 0

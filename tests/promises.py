@@ -1,0 +1,667 @@
+"""Every promise of the gateway as data: its id, its sentence, where it was made, and what proves it.
+
+A proof is a test, `path::name`; a benchmark that prints the figure, `benchmarks/name.py`; or the run of everything,
+`.ci/run`. `test_promises` fails the build when a promise has no proof, or names one that does not exist.
+"""
+
+from dataclasses import dataclass
+
+ISSUE = "issue 2, A gateway that works end to end"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One thing that users may rely on."""
+
+    id: str
+    sentence: str
+    source: str
+    proofs: tuple[str, ...]
+
+
+def _promises(source: str, *rows: tuple[str, str, tuple[str, ...]]) -> tuple[Promise, ...]:
+    return tuple(Promise(id, sentence, f"{ISSUE}: {source}", proofs) for id, sentence, proofs in rows)
+
+
+MATRIX = "tests/interaction/test_matrix.py"
+RAW = "tests/interaction/test_raw_layer.py"
+EXPOSURES = "tests/interaction/test_exposures.py"
+PROFILES = "tests/interaction/test_profiles.py"
+TRANSPARENT = "tests/interaction/test_transparency.py"
+NAMESPACES = "tests/interaction/test_namespaces.py"
+ANNOUNCED = "tests/interaction/test_announcements.py"
+RELAYED = "tests/interaction/test_relayed_requests.py"
+MALFORMED = "tests/interaction/test_malformed_tools.py"
+SECURITY = "tests/server/test_http_security.py"
+SESSIONS = "tests/server/test_sessions.py"
+DOOR_STDIO = "tests/server/test_stdio.py"
+CONFIG, CONFIG_FILE = "tests/test_config.py", "tests/test_config_file.py"
+STDIO, PROCESS = "tests/upstream/test_stdio.py", "tests/upstream/test_process.py"
+SUPERVISOR = "tests/upstream/test_supervisor.py"
+HTTP, FAULTS = "tests/upstream/test_http.py", "tests/upstream/test_http_faults.py"
+SYNC, ADDRESS = "tests/catalog/test_sync.py", "tests/catalog/test_address.py"
+DISCOVERY, VIEW = "tests/disclosure/test_discovery.py", "tests/disclosure/test_view.py"
+INDEX = "tests/search/test_index.py"
+FLEET = "tests/fleet/test_fleet_rendering.py"
+KIT = "tests/test_kit.py"
+
+PROJECT = _promises(
+    "the project",
+    (
+        "project.demo",
+        "`pip install . && portico demo` works on a machine with Python and pip alone.",
+        ("tests/cli/test_demo.py::test_the_walk_shows_every_step_and_its_cost",),
+    ),
+    (
+        "project.checks",
+        "Install, style, types, import contracts, conformance, real servers, benchmarks and tests run in one command.",
+        (".ci/run",),
+    ),
+    (
+        "project.promises",
+        "Every promise has a test, and the build fails when one has not.",
+        ("tests/test_promises.py::test_every_promise_has_a_proof_that_exists",),
+    ),
+)
+
+CONFIGURATION = _promises(
+    "config",
+    (
+        "config.clients",
+        "Any client's `mcpServers` JSON is a configuration as it is, VS Code's `servers` key too.",
+        (
+            "tests/test_config_clients.py::test_claude_desktop",
+            "tests/test_config_clients.py::test_claude_code_user_file_with_dozens_of_other_keys",
+            "tests/test_config_clients.py::test_vs_code_with_comments_tabs_trailing_commas_and_inputs",
+            "tests/test_config_clients.py::test_vs_code_user_settings",
+        ),
+    ),
+    (
+        "config.kinds",
+        "stdio, Streamable HTTP and legacy SSE backends are told apart by what is given.",
+        (f"{CONFIG}::test_the_kind_of_a_server_follows_from_what_is_given",),
+    ),
+    (
+        "config.expansion",
+        "`${VAR}` and `${VAR:-default}` expand.",
+        (
+            f"{CONFIG_FILE}::test_placeholders_are_filled_in",
+            f"{CONFIG_FILE}::test_a_missing_variable_costs_its_server_and_no_other",
+        ),
+    ),
+    (
+        "config.rules",
+        "Tools can be allowed, denied and renamed.",
+        (
+            f"{SYNC}::test_only_allowed_tools_that_are_not_denied_exist",
+            f"{SYNC}::test_a_renamed_tool_has_its_new_name_and_is_called_by_the_old",
+            f"{TRANSPARENT}::test_a_tool_that_is_denied_cannot_be_called_by_its_name",
+            f"{TRANSPARENT}::test_a_tool_that_is_renamed_is_listed_and_called_by_its_new_name",
+        ),
+    ),
+    (
+        "config.timeouts",
+        "Each server has its own timeouts.",
+        (
+            "tests/execution/test_call.py::test_a_server_that_does_not_answer_is_given_up_after_its_time",
+            f"{SUPERVISOR}::test_a_server_that_never_answers_is_unavailable_when_its_time_is_up",
+        ),
+    ),
+    (
+        "config.isolation",
+        "With `isolation: session` each client session has its own instance, which ends with it.",
+        (
+            f"{SESSIONS}::test_each_session_has_its_own_instance_of_an_isolated_server",
+            f"{SUPERVISOR}::test_each_session_of_an_isolated_server_has_its_own_process_until_it_ends",
+        ),
+    ),
+    (
+        "config.unknown-key",
+        "An unknown key is an error with file, line and nearest key.",
+        (f"{CONFIG_FILE}::test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key",),
+    ),
+    (
+        "config.precedence",
+        "A flag wins over the environment, that over the file, and that over the default.",
+        (f"{CONFIG_FILE}::test_a_flag_wins_over_the_environment_and_that_over_the_file_and_that_over_the_default",),
+    ),
+    (
+        "config.printed",
+        "`portico config` prints the effective configuration with secrets masked.",
+        (
+            "tests/cli/test_config_and_status.py::test_no_secret_is_ever_shown",
+            "tests/test_config_masking.py::test_no_secret_is_anywhere_in_the_output",
+        ),
+    ),
+)
+
+UPSTREAM = _promises(
+    "upstream",
+    (
+        "upstream.group",
+        "A stdio server runs in its own process group, and nothing of the group outlives it.",
+        (
+            f"{PROCESS}::test_a_server_leads_a_group_of_its_own",
+            f"{PROCESS}::test_the_children_a_server_leaves_behind_go_with_it",
+        ),
+    ),
+    (
+        "upstream.environment",
+        "A stdio server's environment is scrubbed.",
+        (
+            f"{PROCESS}::test_only_harmless_variables_are_inherited",
+            f"{STDIO}::test_a_server_sees_what_its_configuration_gives_it_and_no_secret_of_ours",
+        ),
+    ),
+    (
+        "upstream.stderr",
+        "What a server writes to stderr blocks nothing; its last lines are kept.",
+        (f"{STDIO}::test_a_flood_on_stderr_blocks_nothing_and_keeps_only_the_last_lines",),
+    ),
+    (
+        "upstream.noise",
+        "Noise on stdout is tolerated and counted.",
+        (f"{STDIO}::test_noise_on_stdout_is_passed_over_and_counted",),
+    ),
+    (
+        "upstream.stop",
+        "A server is asked to leave, then SIGTERM, then SIGKILL to its group.",
+        (
+            f"{PROCESS}::test_a_server_is_asked_then_told_then_killed",
+            f"{PROCESS}::test_a_child_that_ignores_sigterm_goes_too",
+        ),
+    ),
+    (
+        "upstream.guard",
+        "A server dies with the gateway even if that is SIGKILLed.",
+        (
+            f"{PROCESS}::test_when_its_gateway_is_killed_the_guard_ends_every_group_and_then_itself",
+            "tests/lifetime/test_endings.py::test_no_process_outlives_a_gateway_on_stdio",
+        ),
+    ),
+    (
+        "upstream.http",
+        "HTTP servers are reached over pooled connections, in both eras.",
+        (
+            f"{HTTP}::test_it_lists_and_calls",
+            "tests/upstream/test_wire.py::test_one_connection_serves_one_request_after_the_other",
+        ),
+    ),
+    (
+        "upstream.sse",
+        "Servers of the old event-stream transport work.",
+        ("tests/upstream/test_sse.py::test_it_lists_calls_relays_and_cancels",),
+    ),
+    (
+        "upstream.functions",
+        "Python callables are a server, in this process.",
+        (
+            "tests/upstream/test_functions.py::test_a_server_of_functions_introduces_itself_and_lists_them",
+            "tests/demo/test_servers.py::test_calls_answer_structured",
+        ),
+    ),
+    (
+        "upstream.recorded",
+        "A recording can be searched and described; calls answer that it is recorded only.",
+        (
+            "tests/upstream/test_recorded.py::test_one_line_of_a_file_is_a_server",
+            "tests/upstream/test_recorded.py::test_calls_say_that_this_is_a_recording_and_what_to_do",
+            f"{VIEW}::test_a_recording_can_be_read_and_not_called",
+        ),
+    ),
+    (
+        "upstream.era",
+        "The era of a server is found out, also of one that dies on or ignores `server/discover`.",
+        (
+            f"{STDIO}::test_each_server_is_met_in_its_era_with_one_process",
+            f"{STDIO}::test_a_server_that_the_probe_spoils_is_started_again_without_one",
+            f"{STDIO}::test_a_server_that_ignores_the_probe_gets_the_handshake_behind_it",
+            f"{FAULTS}::test_a_server_that_refuses_the_probe_is_met_with_the_handshake",
+        ),
+    ),
+    (
+        "upstream.era-remembered",
+        "The era of a server is remembered.",
+        (
+            f"{SUPERVISOR}::test_an_era_is_remembered_across_gateways",
+            f"{STDIO}::test_a_remembered_era_spares_the_probe",
+        ),
+    ),
+)
+
+RAW_LAYER = _promises(
+    "the raw layer",
+    (
+        "raw.definitions",
+        "Unknown fields, `_meta`, annotations and icons of a tool arrive unchanged at the client.",
+        (
+            f"{RAW}::test_a_definition_is_listed_as_it_was_given_but_for_its_name",
+            f"{MALFORMED}::test_what_a_strict_client_takes_is_not_touched",
+        ),
+    ),
+    (
+        "raw.results",
+        "Results arrive unchanged: structuredContent of any kind, unknown content types, integers of any size.",
+        (
+            f"{RAW}::test_a_result_arrives_unchanged",
+            f"{RAW}::test_arguments_reach_the_server_unchanged",
+            f"{STDIO}::test_numbers_of_any_size_pass_both_ways",
+        ),
+    ),
+    (
+        "raw.errors",
+        "Error codes, messages and data arrive unchanged, null and falsy data too.",
+        (
+            f"{RAW}::test_an_error_arrives_unchanged",
+            f"{MATRIX}::test_a_protocol_error_keeps_code_message_and_data",
+        ),
+    ),
+    (
+        "raw.envelope",
+        "Each era gets around a result what it asks for, and nothing it does not know.",
+        (
+            f"{RAW}::test_a_listing_wears_what_its_era_knows_and_no_more",
+            "tests/server/test_envelope.py::test_a_result_for_the_handshake_era_wears_nothing_modern",
+        ),
+    ),
+    (
+        "raw.salvage",
+        "Malformed tools are salvaged one by one, and strict clients can list the rest.",
+        (
+            f"{MALFORMED}::test_a_strict_client_lists_and_calls_what_could_be_saved",
+            f"{MALFORMED}::test_one_wrong_field_does_not_cost_a_strict_client_the_list",
+            "tests/catalog/test_listing.py::test_what_has_no_name_is_left_out_with_a_warning",
+        ),
+    ),
+)
+
+CATALOG = _promises(
+    "catalog",
+    (
+        "catalog.addresses",
+        "A tool is found by `server.tool`, its identifier, other separators and its bare name; a wrong name gets the "
+        "nearest back.",
+        (
+            f"{ADDRESS}::test_every_usual_spelling_means_the_tool",
+            f"{ADDRESS}::test_identifiers_and_bare_names_mean_the_tool",
+            f"{ADDRESS}::test_a_wrong_name_gets_the_nearest_names_back",
+        ),
+    ),
+    (
+        "catalog.snapshot",
+        "One snapshot is replaced whole: a query sees one moment.",
+        (f"{SYNC}::test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment",),
+    ),
+    (
+        "catalog.relist",
+        "A server is listed again on `list_changed`, on reconnect and when its listing is old.",
+        (
+            f"{SYNC}::test_an_announced_change_is_one_listing_and_one_event",
+            f"{SYNC}::test_a_server_that_comes_back_is_listed_again",
+            f"{SYNC}::test_a_listing_that_has_grown_old_is_asked_for_again",
+            f"{ANNOUNCED}::test_a_real_server_that_grows_is_listed_again",
+        ),
+    ),
+    (
+        "catalog.manifest",
+        "Everything but calls works before any backend has started.",
+        (f"{SYNC}::test_a_second_gateway_answers_everything_but_calls_with_no_server_started",),
+    ),
+    (
+        "catalog.lazy",
+        "A backend starts on its first call, once however many call.",
+        (
+            f"{SUPERVISOR}::test_twenty_first_calls_at_once_start_one_process",
+            f"{SYNC}::test_the_first_call_starts_a_remembered_server_and_lists_it_anew",
+        ),
+    ),
+    (
+        "catalog.parallel",
+        "Starts run in parallel, so many at a time and no more.",
+        (f"{SUPERVISOR}::test_only_so_many_servers_start_at_the_same_time",),
+    ),
+    (
+        "catalog.states",
+        "A server is configured, known, starting, ready, degraded or down, and says why.",
+        (f"{SUPERVISOR}::test_states_follow_a_servers_life_and_say_why",),
+    ),
+)
+
+DOOR = _promises(
+    "the door",
+    (
+        "door.eras",
+        "stdio and Streamable HTTP serve both eras on one server core.",
+        (
+            f"{MATRIX}::test_a_call_answers_what_the_upstream_answered",
+            f"{DOOR_STDIO}::test_every_handshake_version_is_spoken",
+        ),
+    ),
+    (
+        "door.stable",
+        "`tools/list` is byte-identical across calls, sessions and restarts, and whatever comes and goes behind it.",
+        (
+            f"{EXPOSURES}::test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_restart",
+            f"{EXPOSURES}::test_the_meta_tools_are_the_same_bytes_while_backends_come_and_go",
+            f"{EXPOSURES}::test_the_full_list_has_one_order_whichever_server_is_heard_first",
+        ),
+    ),
+    (
+        "door.instructions",
+        "The instructions say that the list is partial and how to search, in less than 2 KB.",
+        (f"{EXPOSURES}::test_the_instructions_say_first_that_the_list_is_partial",),
+    ),
+    (
+        "door.exposures",
+        "`meta`, `full` and `code` show what their names say.",
+        (
+            f"{EXPOSURES}::test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_restart",
+            f"{EXPOSURES}::test_full_shows_every_tool_and_no_meta_tool",
+            f"{EXPOSURES}::test_code_shows_search_and_describe_only",
+            f"{EXPOSURES}::test_names_in_full_are_legal_and_short_and_still_reach_their_tool",
+        ),
+    ),
+    (
+        "door.profiles",
+        "A profile has its own URL, and what is outside it is not found there by any way.",
+        (
+            f"{PROFILES}::test_each_profile_answers_at_its_own_url",
+            f"{PROFILES}::test_search_never_finds_what_is_outside",
+            f"{PROFILES}::test_the_exact_name_of_what_is_outside_is_not_found",
+            f"{PROFILES}::test_browsing_a_server_outside_is_not_found",
+            f"{PROFILES}::test_resources_and_prompts_outside_are_not_found",
+        ),
+    ),
+    (
+        "door.switches",
+        "Each meta-tool can be switched off; only tools that work are listed.",
+        (f"{EXPOSURES}::test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_callable",),
+    ),
+    (
+        "door.namespaces",
+        "Upstream resources, templates, prompts and completion are proxied and namespaced.",
+        (
+            f"{NAMESPACES}::test_resources_are_listed_under_their_server_with_every_field",
+            f"{NAMESPACES}::test_a_resource_is_read_by_its_outer_uri_and_answers_under_it",
+            f"{NAMESPACES}::test_prompts_of_the_same_name_are_told_apart",
+            f"{NAMESPACES}::test_completion_reaches_the_server_under_its_own_names",
+            f"{MATRIX}::test_resources_prompts_and_completion_reach_the_upstream",
+        ),
+    ),
+    (
+        "door.not-found",
+        "An unknown URI has the code of the client's era.",
+        (f"{NAMESPACES}::test_an_unknown_uri_has_the_code_of_the_clients_era",),
+    ),
+    (
+        "door.transparent",
+        "A single un-prefixed backend in `full` is fully transparent.",
+        (
+            f"{TRANSPARENT}::test_the_real_thing_looks_the_same_directly_and_through_us",
+            f"{TRANSPARENT}::test_names_pass_as_they_are_listed_and_called",
+            f"{TRANSPARENT}::test_a_method_nobody_knows_is_forwarded_with_everything_in_it",
+        ),
+    ),
+    (
+        "door.announcements",
+        "List changes and updated resources reach those who asked, debounced.",
+        (
+            f"{ANNOUNCED}::test_a_changed_list_reaches_clients_of_both_eras",
+            f"{ANNOUNCED}::test_a_burst_of_changes_is_few_notifications_and_few_listings",
+            f"{ANNOUNCED}::test_an_updated_resource_is_told_to_its_subscriber_alone",
+        ),
+    ),
+    (
+        "door.relays",
+        "What a handshake-era server asks is asked of the client that called, or refused in words.",
+        (
+            f"{RELAYED}::test_the_client_that_called_is_asked_and_its_answer_reaches_the_server",
+            f"{RELAYED}::test_a_client_that_cannot_be_asked_is_named_as_the_reason",
+        ),
+    ),
+    (
+        "door.origin",
+        "Host and Origin are checked.",
+        (
+            f"{SECURITY}::test_a_strange_host_is_misdirected",
+            f"{SECURITY}::test_a_strange_origin_is_forbidden",
+        ),
+    ),
+    (
+        "door.loopback",
+        "Loopback by default; any other host is refused without a bearer token.",
+        (
+            f"{SECURITY}::test_listening_beyond_this_machine_needs_a_token",
+            f"{SECURITY}::test_without_the_token_nobody_comes_in",
+            "tests/cli/test_serve.py::test_listening_beyond_this_machine_without_a_token_is_refused",
+        ),
+    ),
+    (
+        "door.token",
+        "The token is in no answer and in no log.",
+        (f"{SECURITY}::test_the_token_is_in_no_answer_and_in_no_log",),
+    ),
+    (
+        "door.sessions",
+        "No client reads what another one's session was told.",
+        (f"{SESSIONS}::test_no_session_is_resumed_from_another_ones_events",),
+    ),
+    (
+        "door.nonsense",
+        "Nonsense is refused with a typed error, and the door stays open.",
+        (
+            f"{SECURITY}::test_nonsense_is_refused_and_the_door_stays_open",
+            f"{SECURITY}::test_a_request_that_is_too_large_is_refused_before_it_is_read",
+            f"{DOOR_STDIO}::test_a_line_that_is_no_message_is_answered",
+        ),
+    ),
+)
+
+META_TOOLS = _promises(
+    "meta-tools",
+    (
+        "meta.search",
+        "`search_tools` ranks by identifier-aware fielded BM25.",
+        (
+            f"{INDEX}::test_an_exact_address_always_ranks_first",
+            f"{INDEX}::test_words_in_any_order_and_inflection_find_a_tool",
+            "tests/search/test_tokens.py::test_an_identifier_gives_the_same_terms_however_it_is_spelt",
+            "tests/search/test_fleet.py::test_people_s_questions_find_a_right_tool_among_the_first_ten",
+            f"{DISCOVERY}::test_matches_come_best_first_one_line_each_with_what_to_do_next",
+        ),
+    ),
+    (
+        "meta.browse",
+        "`browse_tools` shows every server, and every tool of one, paged.",
+        (
+            f"{DISCOVERY}::test_the_overview_has_every_server_with_its_state",
+            f"{DISCOVERY}::test_cursors_lead_through_all_tools_of_a_server_exactly_once",
+        ),
+    ),
+    (
+        "meta.describe",
+        "`describe_tools` shows one to ten tools as brief, schema or full.",
+        (
+            f"{DISCOVERY}::test_each_name_is_described_at_the_level_asked_for",
+            f"{DISCOVERY}::test_a_wrong_name_costs_only_itself",
+        ),
+    ),
+    (
+        "meta.call",
+        "`call_tool` checks arguments first and answers mistakes with advice.",
+        (
+            f"{VIEW}::test_wrong_arguments_are_answered_with_where_why_and_the_parameters",
+            f"{EXPOSURES}::test_bad_arguments_are_answered_with_the_problem_and_the_parameters",
+            "tests/execution/test_validation.py::test_a_problem_names_where_and_why",
+        ),
+    ),
+    (
+        "meta.budgets",
+        "Every answer fits its token budget and says how to get the rest.",
+        (
+            f"{DISCOVERY}::test_no_answer_of_more_than_one_entry_is_over_its_budget",
+            f"{DISCOVERY}::test_what_does_not_fit_is_named_and_can_be_asked_for",
+            f"{PROFILES}::test_a_profile_has_its_own_budget",
+        ),
+    ),
+    (
+        "meta.cursors",
+        "Cursors lead through everything exactly once, and are refused with advice when they are stale or not ours.",
+        (
+            f"{DISCOVERY}::test_cursors_lead_through_all_matches_exactly_once",
+            f"{VIEW}::test_a_cursor_is_stale_once_the_tools_changed",
+            f"{MATRIX}::test_a_cursor_that_was_not_given_out_is_refused_with_advice",
+        ),
+    ),
+    (
+        "meta.no-dead-ends",
+        "No answer is a dead end: nothing matched, a wrong name, a backend that is down.",
+        (
+            f"{DISCOVERY}::test_nothing_matched_is_said_with_the_nearest_names",
+            f"{VIEW}::test_a_wrong_name_gets_the_nearest_names_back",
+            f"{VIEW}::test_a_tool_whose_server_went_down_is_known_but_unavailable",
+        ),
+    ),
+)
+
+CLI = _promises(
+    "CLI",
+    (
+        "cli.serve",
+        "`serve` without a configuration serves the demo servers and says so.",
+        ("tests/cli/test_serve.py::test_without_a_configuration_it_serves_the_demo_and_says_so",),
+    ),
+    ("cli.stdio", "`stdio` serves one client.", ("tests/cli/test_stdio.py::test_a_client_searches_and_calls",)),
+    (
+        "cli.demo",
+        "`demo` walks through search, describe and call with the tokens of each step, and exits 0.",
+        (
+            "tests/cli/test_demo.py::test_the_walk_shows_every_step_and_its_cost",
+            "tests/cli/test_demo.py::test_the_figures_add_up",
+        ),
+    ),
+    (
+        "cli.commands",
+        "`search`, `browse`, `describe`, `call`, `config` and `status` answer people, and programs with `--json`.",
+        (
+            "tests/cli/test_discover.py::test_a_search_as_json_is_one_document",
+            "tests/cli/test_discover.py::test_browsing_lists_servers_and_then_tools",
+            "tests/cli/test_discover.py::test_tools_are_described_at_three_levels",
+            "tests/cli/test_call.py::test_the_result_as_json_is_the_tools_own",
+            "tests/cli/test_config_and_status.py::test_every_key_has_a_source",
+            "tests/cli/test_config_and_status.py::test_status_tells_what_is_wrong_with_whom",
+            "tests/cli/test_processes.py::test_a_command_answers_json_and_an_exit_code",
+        ),
+    ),
+    (
+        "cli.completion",
+        "Shells complete the commands.",
+        (
+            "tests/cli/test_start.py::test_completion_scripts_name_the_commands",
+            "tests/cli/test_start.py::test_completion_installs_itself_in_the_users_home",
+        ),
+    ),
+)
+
+TEST_KIT = _promises(
+    "public test kit",
+    (
+        "kit.fake",
+        "`FakeBackend` does what it is told, and remembers what it was asked.",
+        (f"{KIT}::test_a_fake_answers_as_it_is_told_and_remembers_what_it_was_asked",),
+    ),
+    (
+        "kit.connect",
+        "`connect(gateway, transport, era)` is a real client over every transport in both eras.",
+        (f"{KIT}::test_a_real_client_is_connected_over_every_transport_in_both_eras",),
+    ),
+)
+
+MUST_SHOW = _promises(
+    "must show",
+    (
+        "show.conformance",
+        "No conformance check that passes directly fails through the gateway, in both spec versions.",
+        (
+            "tests/conformance/test_conformance.py::test_no_check_that_passes_directly_is_lost_through_the_gateway",
+            "tests/conformance/test_conformance.py::test_the_fixture_passes_every_check_the_sdks_own_server_passes",
+        ),
+    ),
+    (
+        "show.matrix",
+        "Every pair of client era and transport with upstream era and transport lists, calls, pages, errs and cancels.",
+        (
+            f"{MATRIX}::test_the_upstream_is_reached_in_its_own_era",
+            f"{MATRIX}::test_every_tool_of_the_upstream_is_listed_in_its_order",
+            f"{MATRIX}::test_a_full_listing_over_several_pages_has_everything_once",
+            f"{MATRIX}::test_a_call_answers_what_the_upstream_answered",
+            f"{MATRIX}::test_a_failed_tool_is_a_result_that_says_so",
+            f"{MATRIX}::test_a_protocol_error_keeps_code_message_and_data",
+            f"{MATRIX}::test_a_cancelled_call_is_cancelled_at_the_upstream",
+            f"{MATRIX}::test_progress_arrives_in_order_and_before_the_answer",
+        ),
+    ),
+    (
+        "show.fleet-schemas",
+        "All recorded servers load, no tool is lost, and every schema in full deep-equals the upstream's.",
+        (
+            f"{FLEET}::test_full_carries_the_definition_unchanged",
+            "tests/search/test_fleet.py::test_every_tool_is_indexed_and_its_address_ranks_first",
+        ),
+    ),
+    (
+        "show.fleet-briefs",
+        "Brief and schema exist for every recorded tool; the brief's median is at most 35 tokens, p99 at most 80.",
+        (
+            f"{FLEET}::test_briefs_are_single_lines_within_their_token_budget",
+            f"{FLEET}::test_the_typed_form_loses_nothing_a_caller_needs",
+            "benchmarks/fleet_tokens.py",
+        ),
+    ),
+    (
+        "show.real-servers",
+        "At least ten servers nobody here wrote offer and answer the same through Portico as directly.",
+        (
+            "tests/real_servers/test_real_servers.py::test_full_exposure_offers_the_same_and_answers_the_same",
+            "tests/real_servers/test_real_servers.py::test_the_meta_tools_find_describe_and_call_its_tools",
+            "tests/real_servers/test_comparison.py::"
+            "test_the_table_names_at_least_twelve_servers_of_both_registries_eras_and_all_transports",
+        ),
+    ),
+    (
+        "show.neighbours",
+        "Slow, silent, crashing and noisy neighbours do not slow a healthy server down, and status says what is wrong.",
+        (
+            f"{SUPERVISOR}::test_status_shows_what_is_wrong_with_each_server_beside_a_healthy_one",
+            "benchmarks/neighbours.py",
+        ),
+    ),
+    (
+        "show.lifetime",
+        "No process outlives the gateway, and 200 starts and stops leave nothing behind.",
+        (
+            "tests/lifetime/test_endings.py::test_no_process_outlives_a_gateway_on_stdio",
+            "tests/lifetime/test_endings.py::test_no_process_outlives_a_gateway_over_http",
+            "tests/lifetime/test_cycles.py::test_two_hundred_starts_and_stops_of_a_server_leave_nothing",
+        ),
+    ),
+    (
+        "show.startup",
+        "With a known manifest the first search is answered within twice the time of importing the SDK.",
+        ("benchmarks/startup.py",),
+    ),
+    ("show.latency", "A call costs at most 2.5 times a direct one at the median.", ("benchmarks/latency.py",)),
+)
+
+PROMISES: tuple[Promise, ...] = (
+    *PROJECT,
+    *CONFIGURATION,
+    *UPSTREAM,
+    *RAW_LAYER,
+    *CATALOG,
+    *DOOR,
+    *META_TOOLS,
+    *CLI,
+    *TEST_KIT,
+    *MUST_SHOW,
+)

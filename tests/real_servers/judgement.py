@@ -1,0 +1,75 @@
+"""What is wrong with a run, as sentences; none when nothing is. Pure."""
+
+from __future__ import annotations
+
+from tests.real_servers.catalogue import Raw, Server
+from tests.real_servers.comparison import differences, without_envelope
+from tests.real_servers.runs import Run
+
+LIST_KINDS = ("tools", "resources", "resourceTemplates", "prompts")
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+
+def of_direct(server: Server, run: Run) -> list[str]:
+    """Where a server is not what the table says it is: then nothing that follows would mean much."""
+    version = run.hello.get("protocolVersion") or next(iter(run.hello.get("supportedVersions", ())), None)
+    wrong: list[str] = []
+    if version != server.protocol:
+        wrong.append(f"speaks {version}, the table says {server.protocol}")
+    if len(run.lists["tools"]) != server.tools:
+        wrong.append(f"has {len(run.lists['tools'])} tools, the table says {server.tools}")
+    if server.noisy != bool(run.noise):
+        wrong.append(f"printed {run.noise} lines that are not JSON-RPC")
+    answers = [run.answers[number] for number, question in enumerate(server.questions) if question.tool]
+    if not any("result" in answer and not answer["result"].get("isError") for answer in answers):
+        wrong.append("answered no call with success")
+    return wrong
+
+
+def of_full(server: Server, direct: Run, full: Run) -> list[str]:
+    """Exposure `full` with a client of the same era: equal to the last field."""
+    return _lists(direct, full) + _answers(server, direct, full)
+
+
+def of_transparent(server: Server, direct: Run, transparent: Run) -> list[str]:
+    """A transparent gateway with a client of the other era: equal but for the era's envelope."""
+    first, second = _introduction(direct.hello), _introduction(transparent.hello)
+    return (
+        differences(first, second, "introduction")
+        + _lists(direct, transparent)
+        + _answers(server, direct, transparent, across_eras=True)
+    )
+
+
+def of_meta(server: Server, direct: Run, meta: Run) -> list[str]:
+    """The meta-tools: each called tool is found by its own description, described whole, and answers the same."""
+    wrong: list[str] = []
+    for tool, answer in meta.found.items():
+        if f"{server.name}.{tool}(" not in answer:
+            wrong.append(f"a search for the description of {tool} does not find it: {answer[:500]}")
+    for tool, described in meta.described.items():
+        definition = {k: v for k, v in direct.lists["tools"][tool].items() if k not in ("name", "description")}
+        told = {key: described[key] for key in definition if key in described}
+        wrong += differences(definition, told, f"describe_tools({tool})")
+    return wrong + _answers(server, direct, meta)
+
+
+def _lists(direct: Run, other: Run) -> list[str]:
+    return [d for kind in LIST_KINDS for d in differences(direct.lists[kind], other.lists[kind], kind)]
+
+
+def _answers(server: Server, direct: Run, other: Run, *, across_eras: bool = False) -> list[str]:
+    wrong: list[str] = []
+    for number, answer in other.answers.items():
+        question = server.questions[number]
+        expected = direct.answers[number]
+        if across_eras:
+            expected, answer = without_envelope(expected), without_envelope(answer)
+        name = question.params.get("name") or question.params.get("uri") or question.params["ref"]
+        wrong += differences(expected, answer, f"{question.method} {name}")
+    return wrong
+
+
+def _introduction(hello: Raw) -> Raw:
+    info = hello.get("serverInfo") or hello.get("_meta", {}).get(SERVER_INFO)
+    return {"serverInfo": info, "instructions": hello.get("instructions")}

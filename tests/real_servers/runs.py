@@ -1,0 +1,185 @@
+"""Asks one server the same questions over each way in: directly, and through a gateway of its own in three guises.
+
+Each run has a fresh process and a fresh sandbox, so that what a call changes cannot help or hurt another run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from portico.app import Gateway
+from portico.config import Config
+from portico.testing import gateway_over, serve_http
+from tests.real_servers.catalogue import Era, Question, Raw, Server
+from tests.real_servers.comparison import by_key, inward, own_names, settled
+from tests.real_servers.conversation import Conversation
+from tests.real_servers.hosting import Hosted, hosted
+from tests.real_servers.http_wire import HttpConversation
+from tests.real_servers.installation import Installation
+
+IDENTITIES = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+_LISTS = {
+    "tools": "tools/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+    "prompts": "prompts/list",
+}
+QUERY_CHARS = 200
+DIRECT, FULL, TRANSPARENT, META = range(4)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs happen."""
+
+    installation: Installation
+    folder: Path
+    page: str
+
+
+@dataclass
+class Run:
+    """What one way in gave: the introduction, every list by identity, and the answers by number of the question."""
+
+    hello: Raw
+    lists: dict[str, dict[str, Raw]]
+    answers: dict[int, Raw] = field(default_factory=dict)
+    noise: int = 0
+    found: dict[str, str] = field(default_factory=dict)
+    """meta only: tool → the answer of a search for its own description."""
+    described: dict[str, Raw] = field(default_factory=dict)
+    """meta only: tool → its definition as `describe_tools` tells it, without name and description."""
+
+
+async def all_ways(server: Server, place: Place) -> list[Run | BaseException]:
+    """All four runs, side by side; one that fails does not keep the others from being judged."""
+    inside = Place(place.installation, place.folder / server.name, place.page)
+    ways = (directly, in_full, transparently, by_meta_tools)
+    return await asyncio.gather(*(way(server, inside) for way in ways), return_exceptions=True)
+
+
+async def directly(server: Server, place: Place) -> Run:
+    """With nothing in between."""
+    async with (
+        hosted(server, place.installation, place.folder / "direct", place.page) as host,
+        host.directly().opened() as talk,
+    ):
+        declared = talk.hello.get("capabilities", {})
+        lists = {
+            kind: by_key(await talk.everything(method), IDENTITIES[kind])
+            if ("resources" if kind == "resourceTemplates" else kind) in declared
+            else {}
+            for kind, method in _LISTS.items()
+        }
+        run = Run(settled(talk.hello, host.places), settled(lists, host.places))
+        for number, question in enumerate(host.questions()):
+            run.answers[number] = _settled(await talk.request(question.method, question.params), question, host)
+        run.noise = talk.noise
+        return run
+
+
+async def in_full(server: Server, place: Place) -> Run:
+    """Exposure `full`, names prefixed, a client of the server's own era."""
+    async with _through(server, place, "full", server.era, exposure="full") as (talk, host, _):
+        lists = {
+            kind: by_key(own_names(await talk.everything(method), server.name, IDENTITIES[kind]), IDENTITIES[kind])
+            for kind, method in _LISTS.items()
+        }
+        run = Run(settled(talk.hello, host.places), settled(lists, host.places))
+        for number, question in enumerate(host.questions()):
+            answer = await talk.request(question.method, _outward(question, server.name))
+            if question.method == "resources/read":
+                answer = inward(answer, server.name)
+            run.answers[number] = _settled(answer, question, host)
+        return run
+
+
+async def transparently(server: Server, place: Place) -> Run:
+    """Exposure `full` without prefixes, a client of the other era."""
+    era: Era = "modern" if server.era == "legacy" else "legacy"
+    options = {"exposure": "full", "prefix": "never"}
+    async with _through(server, place, "transparent", era, **options) as (talk, host, _):
+        lists = {kind: by_key(await talk.everything(method), IDENTITIES[kind]) for kind, method in _LISTS.items()}
+        run = Run(settled(talk.hello, host.places), settled(lists, host.places))
+        for number, question in enumerate(host.questions()):
+            if not (question.handshake_only and era == "modern"):
+                answer = await talk.request(question.method, question.params)
+                run.answers[number] = _settled(answer, question, host)
+        return run
+
+
+async def by_meta_tools(server: Server, place: Place) -> Run:
+    """Exposure `meta`: search, describe and call by the meta-tools, a client of the server's own era."""
+    async with _through(server, place, "meta", server.era, exposure="meta") as (talk, host, gateway):
+        run = Run(talk.hello, {"tools": by_key(await talk.everything("tools/list"), "name")})
+        descriptions = {tool.upstream_name: tool.description for tool in gateway.view().snapshot.tools.values()}
+        for number, question in enumerate(host.questions()):
+            if (tool := question.tool) is None:
+                continue
+            if tool not in run.found:
+                run.found[tool] = await search(talk, descriptions[tool])
+                run.described[tool] = settled(await describe(talk, f"{server.name}.{tool}"), host.places)
+            params = {"name": f"{server.name}.{tool}", "arguments": question.params["arguments"]}
+            answer = await talk.request("tools/call", {"name": "call_tool", "arguments": params})
+            run.answers[number] = _settled(answer, question, host)
+        return run
+
+
+async def search(talk: Conversation, description: str) -> str:
+    """The answer of a search for what a tool says about itself."""
+    query = " ".join(description.split())[:QUERY_CHARS]
+    return (await talk.call("search_tools", query=query))["content"][0]["text"]
+
+
+async def describe(talk: Conversation, address: str) -> Raw:
+    """The raw definition in a full description: one line of JSON for each of its keys."""
+    text = (await talk.call("describe_tools", names=[address], detail="full"))["content"][0]["text"]
+    definition: Raw = {}
+    for line in text.split("\n"):
+        key, colon, body = line.partition(": ")
+        if colon and body[:1] in '{["tfn0123456789-':
+            try:
+                definition[key] = json.loads(body)
+            except ValueError:
+                continue
+    return definition
+
+
+@asynccontextmanager
+async def _through(
+    server: Server, place: Place, name: str, era: Era, **options: str
+) -> AsyncGenerator[tuple[Conversation, Hosted, Gateway]]:
+    async with hosted(server, place.installation, place.folder / name, place.page) as host:
+        config = Config.model_validate({"servers": {server.name: host.config()}, **options})
+        async with gateway_over(config=config) as gateway, serve_http(gateway) as url:
+            upstream = gateway.upstreams[server.name].status()
+            assert upstream.state == "ready", (upstream.reason, upstream.diagnostics)
+            assert upstream.hello is not None
+            agreed = (upstream.hello.era, upstream.hello.protocol_version)
+            assert agreed == (server.era, server.protocol), "the gateway and the server agreed on something else"
+            if server.noisy:
+                assert upstream.diagnostics["noise"] > 0, "what the server prints is not counted"
+            async with HttpConversation(era, url).opened() as talk:
+                yield talk, host, gateway
+
+
+def _outward(question: Question, server: str) -> Raw:
+    """A question's params as a client of a prefixing gateway writes them."""
+    params = question.params
+    if question.method in ("tools/call", "prompts/get"):
+        return {**params, "name": f"{server}__{params['name']}"}
+    if question.method == "resources/read":
+        return {**params, "uri": f"portico://backend/{server}/resource/{params['uri']}"}
+    reference = params["ref"]
+    if reference["type"] == "ref/prompt":
+        return {**params, "ref": {**reference, "name": f"{server}__{reference['name']}"}}
+    return {**params, "ref": {**reference, "uri": f"portico://backend/{server}/resource/{reference['uri']}"}}
+
+
+def _settled(answer: Raw, question: Question, host: Hosted) -> Raw:
+    return settled(answer, host.places, question.volatile)

@@ -1,0 +1,186 @@
+"""The door over stdin and stdout: nothing but messages leaves it, and nonsense that comes in is answered, not fatal."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from portico.server import stdio
+from portico.testing import gateway_over
+from portico.upstream.backend import Ask, Era, Raw
+from tests.fixtures.raw_client import raw_client
+from tests.interaction.fakes import fake, text
+from tests.interaction.raw import RawLines, call, hello, pipes_to, raw_lines, result
+
+PATIENCE_S = 20.0
+STDIO_GATEWAY = """
+import asyncio, os, sys
+from portico.server.stdio import serve
+from portico.testing import FakeBackend, gateway_over
+
+def loud(arguments):
+    print("stray print")
+    os.system("echo stray echo")
+    os.write(1, b"stray write\\n")
+    return {"content": [{"type": "text", "text": repr(sys.stdin.read())}]}
+
+fake = FakeBackend([{"name": "loud", "inputSchema": {"type": "object"}}])
+fake.on_call("loud", loud)
+
+async def main():
+    async with gateway_over({"s": fake}) as gateway:
+        print("before it serves", file=sys.stderr)
+        await serve(gateway.door())
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_no_stray_print_reaches_the_wire(era: Era) -> None:
+    async with raw_client([sys.executable, "-c", STDIO_GATEWAY]) as client:
+        await (client.handshake() if era == "legacy" else client.discover())
+        answered = await client.call("call_tool", name="s.loud", arguments={})
+        assert answered["content"][0]["text"] == "''", "a tool that reads stdin finds it empty, not the wire"
+        assert (client.noise, client.unasked) == ([], [])
+        await client.close_stdin()
+        assert await client.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "id"),
+    [
+        (b"hello", -32700, None),
+        (b"{", -32700, None),
+        (b"\xff\xfe\x00", -32700, None),
+        (b"[]", -32600, None),
+        (b"null", -32600, None),
+        (b'"text"', -32600, None),
+        (b'{"jsonrpc":"2.0"}', -32600, None),
+        (b'{"jsonrpc":"1.0","id":5,"method":"ping"}', -32600, 5),
+        (b'{"id":"a","method":"ping"}', -32600, "a"),
+        (b'{"jsonrpc":"2.0","id":6,"method":7}', -32600, 6),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":7,"result":3}', -32600, None),
+        (b"[" * 100_000, -32700, None),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_a_line_that_is_no_message_is_answered(line: bytes, code: int, id: Any) -> None:
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        await client.write(line + b"\n")
+        refused = await client.wait_for(lambda message: "error" in message)
+        assert (refused["error"]["code"], refused["id"]) == (code, id)
+        assert "result" in await client.request("tools/list")
+
+
+async def test_empty_lines_are_nothing() -> None:
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        await client.write(b"\n\r\n  \n")
+        assert "result" in await client.request("tools/list")
+        assert client.unasked == []
+
+
+async def test_a_line_that_is_too_long_is_refused_and_the_next_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 10_000)
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        await client.write(b'{"jsonrpc":"2.0","id":99,"method":"ping","params":{"x":"' + b"x" * 50_000 + b'"}}\n')
+        refused = await client.wait_for(lambda message: "error" in message)
+        assert "10000 bytes" in refused["error"]["message"]
+        assert "result" in await client.request("tools/list")
+
+
+async def test_half_a_surrogate_pair_in_a_result_costs_nobody_the_connection() -> None:
+    backend = fake("run")
+    backend.on_call("run", lambda _: text("cut \ud83d"))
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        answered = await call(client, "call_tool", name="s.run")
+        assert answered["result"]["content"][0]["text"] == "cut \ud83d"
+        assert "result" in await client.request("tools/list")
+
+
+async def test_the_first_request_must_open_the_conversation() -> None:
+    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.door()) as (reader, writer):
+        client = RawLines(reader, writer, "legacy", {})
+        assert (await client.request("tools/list"))["error"]["code"] == -32600
+        assert await result(client, "ping") == {}
+        assert "result" in await client.request("initialize", hello())
+        assert "result" in await client.request("tools/list")
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_every_handshake_version_is_spoken(version: str) -> None:
+    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.door()) as (reader, writer):
+        client = RawLines(reader, writer, "legacy", {})
+        opened = await result(client, "initialize", hello(version))
+        assert opened["protocolVersion"] == version
+        assert opened["serverInfo"]["name"] == "portico"
+        assert (await call(client, "call_tool", name="s.run"))["result"] == text("run ran")
+
+
+async def test_an_unknown_version_is_answered_with_one_we_speak() -> None:
+    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.door()) as (reader, writer):
+        client = RawLines(reader, writer, "legacy", {})
+        assert (await result(client, "initialize", hello("1999-01-01")))["protocolVersion"] == "2025-11-25"
+
+
+async def test_a_modern_request_of_an_unknown_version_is_told_which_are_spoken() -> None:
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "modern") as client:
+        meta = {"io.modelcontextprotocol/protocolVersion": "2031-01-01"}
+        error = (await client.request("tools/list", {"_meta": meta}))["error"]
+        assert error["code"] == -32022
+        assert error["data"]["supported"] == ["2026-07-28"]
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it() -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def forever(params: Raw, how: Ask) -> Raw:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return {}
+
+    backend = fake("run")
+    backend.on("tools/call", forever)
+    async with gateway_over({"s": backend}) as gateway:
+        async with raw_lines(gateway.door(), "legacy") as client:
+            await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
+            await asyncio.wait_for(started.wait(), PATIENCE_S)
+        await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
+
+
+async def test_what_fails_inside_is_told_without_its_insides() -> None:
+    def broken(_: Raw) -> Raw:
+        raise ZeroDivisionError("the password is swordfish")
+
+    backend = fake("run")
+    backend.on_call("run", broken)
+    async with gateway_over({"s": backend}) as gateway:
+        for era in ("legacy", "modern"):
+            async with raw_lines(gateway.door(), era) as client:
+                answered = await call(client, "call_tool", name="s.run")
+                assert "swordfish" not in json.dumps(answered)
+                assert answered["error"]["code"] == -32603
+                assert "tools/call" in answered["error"]["message"]
+
+
+async def test_answers_come_as_they_are_ready_not_in_turn() -> None:
+    release = asyncio.Event()
+
+    async def wait(params: Raw, how: Ask) -> Raw:
+        if params["name"] == "slow":
+            await release.wait()
+        return text(params["name"])
+
+    backend = fake("slow", "fast")
+    backend.on("tools/call", wait)
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        slow = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.slow"}})
+        assert (await call(client, "call_tool", name="s.fast"))["result"] == text("fast")
+        release.set()
+        assert (await client.answer_to(slow))["result"] == text("slow")

@@ -1,0 +1,57 @@
+"""The bus: everyone hears everything, and nobody can silence the others."""
+
+import logging
+
+import pytest
+
+from portico.events import Bus, CatalogChanged, Event, UpstreamReady
+
+
+def test_everyone_who_subscribed_hears():
+    bus, first, second = Bus(), list[Event](), list[Event]()
+    bus.subscribe(first.append)
+    bus.subscribe(second.append)
+    bus.publish(UpstreamReady("s"))
+    assert first == second == [UpstreamReady("s")]
+
+
+def test_whoever_ends_their_subscription_hears_no_more_and_may_end_it_twice():
+    bus, heard = Bus(), list[Event]()
+    end = bus.subscribe(heard.append)
+    end()
+    end()
+    bus.publish(UpstreamReady("s"))
+    assert heard == []
+
+
+def test_a_listener_that_fails_is_logged_and_the_others_still_hear(caplog: pytest.LogCaptureFixture):
+    bus, heard = Bus(), list[Event]()
+
+    def fail(event: Event) -> None:
+        raise RuntimeError("deaf")
+
+    bus.subscribe(fail)
+    bus.subscribe(heard.append)
+    with caplog.at_level(logging.ERROR):
+        bus.publish(UpstreamReady("s"))
+    assert heard == [UpstreamReady("s")]
+    assert "a listener failed on UpstreamReady" in caplog.text
+
+
+def test_subscribing_while_an_event_is_told_is_hearing_the_next_one():
+    bus, heard = Bus(), list[Event]()
+
+    def join(event: Event) -> None:
+        end()
+        bus.subscribe(heard.append)
+
+    end = bus.subscribe(join)
+    bus.publish(UpstreamReady("first"))
+    bus.publish(UpstreamReady("second"))
+    assert heard == [UpstreamReady("second")]
+
+
+@pytest.mark.parametrize("field", ["added", "removed", "changed"])
+def test_a_change_is_of_tools_when_any_tool_differs(field: str):
+    assert CatalogChanged("s", **{field: ("s.t",)}).tools  # pyright: ignore[reportArgumentType]
+    assert not CatalogChanged("s", resources=True, prompts=True).tools

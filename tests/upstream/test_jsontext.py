@@ -1,0 +1,80 @@
+"""JSON as it is: nothing read or written otherwise than it was said."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.upstream import jsontext
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**90)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_what_is_written_is_read_back_the_same(value: Any):
+    again = jsontext.loads(jsontext.dumps(value))
+    assert again == value
+    assert repr(again) == repr(value)
+
+
+@given(values)
+def test_what_the_standard_library_writes_is_read_the_same(value: Any):
+    for text in (json.dumps(value), json.dumps(value, indent=3), json.dumps(value, ensure_ascii=False)):
+        assert jsontext.loads(text.encode()) == value
+
+
+@pytest.mark.parametrize("before", range(0, 45, 7))
+def test_long_integers_are_exact_wherever_they_stand(before: int):
+    for digits in range(15, 45):
+        assert_exact(int("9" * digits), before)
+        if digits != 19:
+            assert_exact(-int("9" * digits), before)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="integers from -9999999999999999999 to -2**63 - 1 have 19 digits: read as floats"
+)
+def test_the_shortest_integers_below_64_bits_are_exact():
+    assert_exact(-9_999_999_999_999_999_999, 0)
+    assert_exact(-(2**63) - 1, 0)
+
+
+def assert_exact(number: int, before: int) -> None:
+    text = b'{"%s":%d}' % (b"k" * before, number)
+    read = jsontext.loads(text)["k" * before]
+    assert (type(read), read) == (int, number)
+    assert jsontext.dumps({"n": number}) == b'{"n":%d}' % number
+
+
+def test_the_order_of_keys_is_kept():
+    assert list(jsontext.loads(b'{"z":1,"a":2,"m":3}')) == ["z", "a", "m"]
+    assert jsontext.dumps({"z": 1, "a": 2}) == b'{"z":1,"a":2}'
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"nul", b"\xff", b"{'a': 1}", b"[1,]", b"NaN", b"1 2", b'{"a":99999999999999999999']
+)
+def test_what_is_no_json_is_a_value_error(text: bytes):
+    with pytest.raises(ValueError, match=r".*"):
+        jsontext.loads(text)
+
+
+@pytest.mark.parametrize("value", [object(), b"bytes", {1, 2}, {"a": object()}, {("a", 1): 2}])
+def test_what_json_cannot_say_is_a_type_or_value_error(value: Any):
+    with pytest.raises((TypeError, ValueError)):
+        jsontext.dumps(value)
+
+
+def test_characters_beyond_the_basic_plane_pass():
+    assert jsontext.loads(jsontext.dumps({"😀": "𒀀"})) == {"😀": "𒀀"}
+    assert jsontext.loads(rb'"\ud83d\ude00"') == "😀"

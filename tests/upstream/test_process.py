@@ -1,0 +1,380 @@
+"""Starting a server and ending it, with everything it started, as the operating system sees it."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from portico.errors import BackendUnavailable
+from portico.upstream import process
+from portico.upstream.process import Child, Guard
+from tests.fixtures import broken
+from tests.upstream.scripted import PATIENCE_S, script
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups are POSIX")
+LIMIT = 64 * 1024
+
+
+@pytest.fixture
+async def guard() -> AsyncGenerator[Guard]:
+    guard = Guard()
+    yield guard
+    guard.close()
+
+
+async def begin(command: Sequence[str], guard: Guard, cwd: str | None = None, **env: str) -> Child:
+    child = await process.start(command[0], command[1:], process.environment(env), cwd, LIMIT, guard)
+    assert child.stdin.transport is not None
+    return child
+
+
+async def ready(child: Child) -> None:
+    """The server has started up far enough to have installed what it wants to ignore."""
+    child.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    async with asyncio.timeout(PATIENCE_S):
+        assert await child.stdout.readline()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - the operating system sends no events
+            await asyncio.sleep(0.01)
+
+
+async def stopped(child: Child, *, hurry: bool = False) -> int | None:
+    async with asyncio.timeout(PATIENCE_S):
+        await process.stop(child, hurry=hurry)
+    return child.returncode
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def members(group: int) -> list[int]:
+    return [found.pid for found in psutil.process_iter() if _group(found.pid) == group and alive(found.pid)]
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+# --- starting
+
+
+async def test_a_server_leads_a_group_of_its_own(guard: Guard):
+    child = await begin(broken("healthy"), guard)
+    assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
+    await stopped(child)
+
+
+async def test_a_command_that_does_not_exist_is_named_with_advice(guard: Guard):
+    with pytest.raises(BackendUnavailable, match="'no-such-command' does not exist") as caught:
+        await begin(["no-such-command"], guard)
+    assert "PATH" in caught.value.advice
+
+
+async def test_a_folder_that_does_not_exist_is_named_and_not_blamed_on_the_command(guard: Guard, tmp_path: Path):
+    with pytest.raises(BackendUnavailable, match=r"working directory .*absent' does not exist") as caught:
+        await begin(broken("healthy"), guard, str(tmp_path / "absent"))
+    assert "cwd" in caught.value.advice
+
+
+async def test_a_file_that_may_not_be_run_is_not_said_to_be_missing(guard: Guard, tmp_path: Path):
+    program = tmp_path / "server"
+    program.write_text("#!/bin/sh\n")
+    with pytest.raises(BackendUnavailable, match="is not executable"):
+        await begin([str(program)], guard)
+
+
+async def test_a_broken_interpreter_line_is_reported(guard: Guard, tmp_path: Path):
+    program = tmp_path / "server"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(BackendUnavailable, match="could not be started") as caught:
+        await begin([str(program)], guard)
+    assert "interpreter line" in caught.value.advice
+
+
+async def test_a_nul_in_an_argument_is_a_clear_error(guard: Guard):
+    with pytest.raises(BackendUnavailable, match="could not be started: embedded null byte"):
+        await begin([*broken("healthy"), "a\0b"], guard)
+
+
+async def test_a_relative_command_is_found_from_the_servers_own_folder(guard: Guard, tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "server"
+    program.write_text("#!/bin/sh\necho found\n")
+    program.chmod(0o755)
+    child = await begin(["./bin/server"], guard, str(tmp_path))
+    async with asyncio.timeout(PATIENCE_S):
+        assert await child.stdout.readline() == b"found\n"
+    await stopped(child)
+
+
+async def test_a_command_is_found_on_the_path_its_server_was_given(guard: Guard, tmp_path: Path):
+    program = tmp_path / "only-here"
+    program.write_text("#!/bin/sh\necho found\n")
+    program.chmod(0o755)
+    child = await begin(["only-here"], guard, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await child.stdout.readline() == b"found\n"
+    await stopped(child)
+
+
+async def test_nothing_is_read_by_a_shell(guard: Guard):
+    child = await begin([*script("line(sys.argv[1])"), "$HOME; echo 'pwned' `id`"], guard)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await child.stdout.readline() == b"$HOME; echo 'pwned' `id`\n"
+    await stopped(child)
+
+
+def test_only_harmless_variables_are_inherited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EXAMPLE_SECRET_TOKEN", "s3cret")
+    monkeypatch.setenv("EXAMPLE_WANTED", "wanted")
+    monkeypatch.setenv("LANG", "en_GB.UTF-8")
+    given = process.environment({"LANG": "C", "OWN": "own"}, ("EXAMPLE_WANTED", "EXAMPLE_ABSENT"))
+    assert "EXAMPLE_SECRET_TOKEN" not in given
+    assert "EXAMPLE_ABSENT" not in given
+    assert (given["EXAMPLE_WANTED"], given["LANG"], given["OWN"]) == ("wanted", "C", "own")
+    assert given["PATH"] == os.environ["PATH"]
+
+
+# --- stopping
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("healthy", 0), ("ignores_stdin_close", -signal.SIGTERM), ("ignores_sigterm", -signal.SIGKILL)],
+)
+async def test_a_server_is_asked_then_told_then_killed(
+    name: str, code: int, guard: Guard, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(process, "TERM_GRACE_S", 0.2)
+    if code:
+        monkeypatch.setattr(process, "STDIN_GRACE_S", 0.2)
+    child = await begin(broken(name), guard)
+    await ready(child)
+    assert await stopped(child) == code
+    assert not alive(child.pid)
+
+
+@pytest.mark.parametrize("name", ["ignores_stdin_close", "ignores_sigterm"])
+async def test_a_server_in_no_conversation_is_stopped_in_a_hurry(name: str, guard: Guard):
+    child = await begin(broken(name), guard)
+    await ready(child)
+    await stopped(child, hurry=True)
+    assert not alive(child.pid)
+
+
+@pytest.mark.parametrize("name", ["leaves_child", "leaves_child_on_stdout"])
+async def test_the_children_a_server_leaves_behind_go_with_it(name: str, guard: Guard):
+    child = await begin(broken(name), guard)
+    await ready(child)
+    assert len(members(child.pid)) == 2
+    assert await stopped(child) == 0
+    assert members(child.pid) == []
+
+
+async def test_a_child_that_ignores_sigterm_goes_too(guard: Guard):
+    sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(120)"
+    body = f"""
+import subprocess
+child = subprocess.Popen([sys.executable, "-S", "-c", {sleeper!r}], stdout=subprocess.PIPE)
+child.stdout.readline()
+read()
+send(id=1, result={{}})
+read()
+"""
+    child = await begin(script(body), guard)
+    await ready(child)
+    assert await stopped(child) == 0
+    assert members(child.pid) == []
+
+
+async def test_a_server_that_never_read_its_input_keeps_no_pipe_open(guard: Guard):
+    ours = psutil.Process()
+    before = ours.num_fds()
+    child = await begin(script("time.sleep(120)"), guard)
+    child.stdin.write(b"x" * 1_000_000)
+    await stopped(child, hurry=True)
+    await until(lambda: ours.num_fds() <= before + 1)  # the guard's own pipe
+
+
+async def test_output_that_nobody_read_keeps_no_pipe_open(guard: Guard):
+    ours = psutil.Process()
+    before = ours.num_fds()
+    child = await begin(script('line(b"x" * 1_000_000)\nread()'), guard)
+    await stopped(child, hurry=True)
+    await until(lambda: ours.num_fds() <= before + 1)
+
+
+async def test_pipes_held_by_a_process_that_left_the_group_are_let_go(guard: Guard):
+    ours = psutil.Process()
+    before = ours.num_fds()
+    body = """
+import subprocess
+escaped = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(120)"], start_new_session=True)
+line(str(escaped.pid))
+read()
+"""
+    child = await begin(script(body), guard)
+    async with asyncio.timeout(PATIENCE_S):
+        escaped = int(await child.stdout.readline())
+    try:
+        assert await stopped(child) == 0
+        await until(lambda: ours.num_fds() <= before + 1)
+    finally:
+        os.kill(escaped, signal.SIGKILL)
+
+
+async def test_two_may_stop_a_server_at_once(guard: Guard):
+    child = await begin(broken("healthy"), guard)
+    await ready(child)
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(process.stop(child), process.stop(child))
+    assert child.returncode == 0
+
+
+async def test_a_server_that_has_died_already_is_stopped_at_once(guard: Guard):
+    child = await begin(broken("crash_on_start"), guard)
+    async with asyncio.timeout(PATIENCE_S):
+        await child.exited
+    assert await stopped(child) == 3
+
+
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_no_process(guard: Guard):
+    guard.ready()
+    here = psutil.Process()
+    before = {found.pid for found in here.children()}
+    for steps in range(12):
+        starting = asyncio.create_task(begin(broken("ignores_sigterm"), guard))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait({starting}, timeout=PATIENCE_S)
+        if not starting.cancelled():
+            await stopped(starting.result(), hurry=True)
+    await until(lambda: {found.pid for found in here.children() if alive(found.pid)} <= before)
+
+
+# --- the guard
+
+_GATEWAY = """
+import sys, time
+from portico.upstream.process import Guard
+guard = Guard()
+guard.ready()
+for group in sys.argv[1:]:
+    guard.watch(int(group))
+print(guard._process.pid, flush=True)
+time.sleep(120)
+"""
+
+
+def orphan(name: str) -> "subprocess.Popen[bytes]":
+    """A server in a group of its own whose stdin never closes."""
+    server = subprocess.Popen(
+        broken(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    server.stdin.flush()
+    server.stdout.readline()
+    return server
+
+
+def gateway_over(groups: Sequence[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", _GATEWAY, *groups], stdout=subprocess.PIPE)
+
+
+def end(server: "subprocess.Popen[bytes]") -> None:
+    if server.poll() is None:
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+    for pipe in (server.stdin, server.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+async def test_when_its_gateway_is_killed_the_guard_ends_every_group_and_then_itself():
+    servers = [orphan(name) for name in ("healthy", "ignores_sigterm", "leaves_child")]
+    groups = [str(server.pid) for server in servers]
+    gateway = gateway_over(groups)
+    try:
+        assert gateway.stdout is not None
+        guard = int(gateway.stdout.readline())
+        assert os.getpgid(guard) != os.getpgid(gateway.pid)
+        gateway.kill()
+        await until(lambda: all(server.poll() is not None for server in servers))
+        await until(lambda: not alive(guard) and not any(members(server.pid) for server in servers))
+    finally:
+        end(gateway)
+        for server in servers:
+            end(server)
+
+
+async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_groups(guard: Guard):
+    server = orphan("healthy")
+    try:
+        guard.ready()
+        guard.watch(server.pid)
+        old = guard._process  # pyright: ignore[reportPrivateUsage]
+        assert old is not None
+        old.kill()
+        old.wait()
+        guard.release(2**22 + 1)  # nobody reads this, and nobody minds
+        guard.ready()
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(asyncio.to_thread(guard.close), until(lambda: server.poll() is not None))
+    finally:
+        end(server)
+
+
+async def test_a_group_that_was_released_is_left_alone():
+    guard = Guard()
+    server = orphan("healthy")
+    try:
+        guard.ready()
+        guard.watch(server.pid)
+        guard.release(server.pid)
+        guard.close()
+        assert server.poll() is None
+    finally:
+        end(server)
+
+
+def test_a_guard_that_never_had_work_was_never_started():
+    before = {found.pid for found in psutil.Process().children()}
+    Guard().close()
+    assert {found.pid for found in psutil.Process().children()} <= before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can adopt orphans on request")
+async def test_a_gateway_that_is_a_containers_first_process_buries_the_orphans_of_its_servers(guard: Guard):
+    adopt_orphans = 36
+    libc = ctypes.CDLL(None)
+    libc.prctl(adopt_orphans, 1, 0, 0, 0)
+    try:
+        child = await begin(broken("leaves_child"), guard)
+        await ready(child)
+        orphans = [pid for pid in members(child.pid) if pid != child.pid]
+        await stopped(child)
+        assert not any(psutil.pid_exists(pid) for pid in orphans)
+    finally:
+        libc.prctl(adopt_orphans, 0, 0, 0, 0)
