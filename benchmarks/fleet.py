@@ -11,12 +11,17 @@ import orjson
 from benchmarks.processes import REPOSITORY
 
 
-def folder_of(shared: Path | None) -> Path:
-    """Where the fleet is: in the folder given, in $PORTICO_SHARED, or in `shared` beside the repository."""
-    folder = (shared or Path(os.environ.get("PORTICO_SHARED") or REPOSITORY.parent / "shared")) / "fleet"
-    if not (folder / "servers.jsonl.gz").is_file():
-        raise SystemExit(f"No recorded fleet in {folder}. Say where it is with --shared or PORTICO_SHARED.")
+def shared_folder(given: Path | None, needed: str) -> Path:
+    """Where the data is: in the folder given, in $PORTICO_SHARED, or in `shared` beside the repository."""
+    folder = given or Path(os.environ.get("PORTICO_SHARED") or REPOSITORY.parent / "shared")
+    if not (folder / needed).exists():
+        raise SystemExit(f"There is no {needed} in {folder}. Say where it is with --shared or PORTICO_SHARED.")
     return folder
+
+
+def folder_of(shared: Path | None) -> Path:
+    """The folder of the recorded fleet."""
+    return shared_folder(shared, "fleet/servers.jsonl.gz") / "fleet"
 
 
 def recordings(shared: Path | None) -> Iterator[dict[str, Any]]:

@@ -16,8 +16,9 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
+from benchmarks.fleet import shared_folder
 from benchmarks.table import Cell, Report, Table, arguments, conclude
-from benchmarks.tool_sets import FLEET, SETS, Question, ToolSet, document, read_set, shared_folder
+from benchmarks.tool_sets import FLEET, SETS, Question, ToolSet, document, read_set
 from portico.search import Index
 
 _DEPTH = 10
@@ -42,7 +43,7 @@ def main() -> int:
     parser.add_argument("--set", action="append", choices=(*SETS, FLEET), help="only this set; may be repeated")
     parser.add_argument("--no-peer", action="store_true", help="leave FastMCP out (its search takes most of the time)")
     options = parser.parse_args()
-    shared = shared_folder(options.shared)
+    shared = shared_folder(options.shared, "retrieval")
 
     rows: list[tuple[Cell, ...]] = []
     styles: list[tuple[Cell, ...]] = []

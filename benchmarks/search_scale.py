@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.fleet import shared_folder
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
-from benchmarks.tool_sets import FLEET, document, read_set, shared_folder
+from benchmarks.tool_sets import FLEET, document, read_set
 from portico.search import Document, Index, fingerprint
 
 _FULL = 100_000
@@ -27,7 +28,7 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--shared", type=Path, metavar="PATH", help="folder with retrieval/ and fleet/")
     options = parser.parse_args()
-    fleet = read_set(shared_folder(options.shared), FLEET)
+    fleet = read_set(shared_folder(options.shared, "retrieval"), FLEET)
     real = [document(tool) for tool in fleet.tools]
     queries = [question.text for question in fleet.questions]
     sizes = (1_000, len(real)) if options.smoke else (1_000, len(real), 10_000, _FULL)

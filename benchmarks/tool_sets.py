@@ -6,7 +6,6 @@ which any one will do. The recorded fleet is read from its servers' own listings
 """
 
 import gzip
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,14 +36,6 @@ class ToolSet:
     name: str
     tools: tuple[Mapping[str, Any], ...]
     questions: tuple[Question, ...]
-
-
-def shared_folder(given: Path | None) -> Path:
-    """The folder that holds `retrieval/` and `fleet/`."""
-    folder = given or Path(os.environ.get("PORTICO_SHARED", Path(__file__).resolve().parents[2] / "shared"))
-    if not (folder / "retrieval").is_dir():
-        raise SystemExit(f"No retrieval sets in {folder}. Say where they are with --shared or PORTICO_SHARED.")
-    return folder
 
 
 def read_set(shared: Path, name: str) -> ToolSet:

@@ -8,6 +8,7 @@ async with Gateway(config) as gateway:
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,8 @@ from portico.upstream.supervisor import Status, Upstream
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 15.0
+FIRST_LISTING_S = 5.0
+"""How long after its start the gateway lets a search wait for servers nothing is known of."""
 GATE_PATIENCE_S = 5.0
 """How long a start counts against `limits.start_concurrency`."""
 MANIFEST_FILE = "manifest.sqlite3"
@@ -74,6 +77,7 @@ class Gateway:
         self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._warming: asyncio.Task[None] | None = None
+        self._started_at = time.monotonic()
 
     def _add(
         self, name: str, backend: Backend, start_timeout: float, list_timeout: float, ttl: float, isolated: bool
@@ -95,6 +99,7 @@ class Gateway:
         self._syncs[name] = Sync(upstream, self.catalog, self.bus, timeout=list_timeout, ttl=ttl)
 
     async def __aenter__(self) -> Self:
+        self._started_at = time.monotonic()
         self._tasks.add(asyncio.create_task(self._keep_house(), name="keep house"))
         self._warming = asyncio.create_task(self._warm(self._to_start()), name="start servers")
         return self
@@ -140,7 +145,7 @@ class Gateway:
                 self.config.pins,
                 self._hides_nothing(settings.tools),
             )
-            view = View(face, self.catalog, self.calls, self.upstreams)
+            view = View(face, self.catalog, self.calls, self.upstreams, self._first_listing)
             self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
         return self._doors[key]
 
@@ -160,6 +165,12 @@ class Gateway:
         """Wait until every server whose offer was unknown has been listed or has failed."""
         if self._warming is not None:
             await asyncio.shield(self._warming)
+
+    async def _first_listing(self) -> None:
+        """Wait for servers nothing is known of, but not long: one that never answers must not hold up the others."""
+        if self._warming is not None and not self._warming.done():
+            patience = self._started_at + FIRST_LISTING_S - time.monotonic()
+            await asyncio.wait({self._warming}, timeout=max(0.0, patience))
 
     async def refresh(self, servers: Iterable[str] | None = None, heard: Callable[[str], None] | None = None) -> None:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""

@@ -198,6 +198,13 @@ def test_a_wrong_name_gets_the_nearest_names_back(wrong: str):
     assert "github.create_issue" in error.advice
 
 
+def test_the_nearest_are_the_ones_that_are_spelt_so_however_many_there_are():
+    crowd = resolver(*(f"{server}.create_{thing}" for server in ("airflow", "asana") for thing in ("task", "event")))
+    assert refusal("gitlub.create_isue", crowd).nearest[:2] == ("github.create_issue", "gitlab.create_issue")
+    assert refusal("create_isue", crowd).nearest[:2] == ("github.create_issue", "gitlab.create_issue")
+    assert refusal("nosuchserver.list_issues", crowd).nearest[0] == "github.list_issues"
+
+
 def test_a_name_like_nothing_here_is_sent_to_search():
     error = refusal("zzzzqqqq")
     assert error.nearest == ()

@@ -189,6 +189,19 @@ async def test_a_gateway_starts_whatever_lies_in_the_place_of_its_manifest(tmp_p
         assert again.connections == 0
 
 
+async def test_a_gateway_starts_while_its_manifest_is_locked(tmp_path: Path):
+    async with remembering(tmp_path, post=FakeBackend([tool("t")])):
+        pass
+    holder = sqlite3.connect(tmp_path / MANIFEST_FILE, isolation_level=None)
+    holder.execute("pragma locking_mode = exclusive")
+    holder.execute("begin exclusive")
+    try:
+        async with remembering(tmp_path, post=FakeBackend([tool("t"), tool("u")])) as gateway:
+            assert "post.u" in await asked(gateway, "browse_tools", server="post")
+    finally:
+        holder.close()
+
+
 async def test_two_gateways_share_one_manifest_file(tmp_path: Path):
     one, other = FakeBackend([tool("a")]), FakeBackend([tool("b")])
     async with remembering(tmp_path, left=one) as left, remembering(tmp_path, right=other) as right:

@@ -2,6 +2,7 @@
 
 import sys
 
+import psutil
 import pytest
 
 from .conftest import EVERYTHING, Home
@@ -51,10 +52,15 @@ def test_arguments_that_do_not_fit_are_answered_with_the_parameters(home: Home, 
 
 
 def test_a_real_server_is_started_for_its_call_and_gone_after_it(home: Home) -> None:
-    home.write({"mcpServers": {"all": EVERYTHING}})
+    marker = str(home.folder)  # in the server's command line, so that it can be told from any other
+    home.write({"mcpServers": {"all": {**EVERYTHING, "args": ["-X", f"portico={marker}", *EVERYTHING["args"]]}}})
     ran = home.run("call", "all.whoami", "--json")
     assert ran.code == 0, ran.err
     assert not ran.data.get("isError")
+    left = [
+        one for one in psutil.process_iter(["cmdline"]) if any(marker in word for word in one.info["cmdline"] or ())
+    ]
+    assert left == []
 
 
 def test_a_server_that_is_down_is_known_but_unavailable(home: Home) -> None:

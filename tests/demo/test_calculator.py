@@ -52,16 +52,11 @@ def test_an_irrational_root_is_rounded_and_says_so() -> None:
         "sqrt(-1)",
         "sqrt(1, 2)",
         "pow(2, 3)",
-        "(" * 200 + "1" + ")" * 200,
-        "-" * 450 + "1",
     ],
 )
 def test_what_is_not_arithmetic_or_too_large_is_refused(expression: str) -> None:
-    try:
-        found = calculator.evaluate(expression)
-    except ValueError:
-        return
-    assert set(expression) <= set("-1()"), f"{expression} gave {found}"
+    with pytest.raises(ValueError):
+        calculator.evaluate(expression)
 
 
 def test_decimals_become_fractions() -> None:

@@ -279,7 +279,7 @@ def test_a_wrong_name_costs_only_itself():
     body, found = discovery.describe(HOUSE, BUDGET, ["github.close_isue", "github.list_issues"], "brief")
     assert found
     assert body.startswith("github.list_issues(owner)")
-    assert "there is no tool 'github.close_isue' here Did you mean github.close_issue" in body
+    assert "there is no tool 'github.close_isue' here. Did you mean github.close_issue" in body
 
 
 def test_only_wrong_names_are_an_error_with_advice():

@@ -22,6 +22,7 @@ SERVERS = ("healthy", "modern_only", "ignores_stdin_close", "ignores_sigterm", "
 PROCESSES = 2 + len(SERVERS) + 2
 """The gateway, its guard, the servers, and the children of two of them."""
 
+_ROOT = str(Path(__file__).parents[2])
 _PORTICO = "import sys; from portico.cli.main import main; sys.exit(main())"
 
 
@@ -67,7 +68,11 @@ async def launch(*arguments: str, mark: str) -> asyncio.subprocess.Process:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, MARK: mark, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={
+            **os.environ,
+            MARK: mark,
+            "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")])),
+        },
         start_new_session=True,
         limit=2**24,
     )

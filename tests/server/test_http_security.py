@@ -54,6 +54,9 @@ async def test_a_strange_host_is_misdirected(era: Era) -> None:
         assert await status(http, url, era) == 200
         for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "evil.example:1", "[::]"):
             assert await status(http, url, era, host=host) == 421, host
+        for method in ("GET", "DELETE"):
+            asked = {**opening(era)["headers"], "host": "evil.example"}
+            assert (await http.request(method, url, headers=asked)).status_code == 421, method
         for host in ("localhost", "localhost:1234", "127.0.0.1", "[::1]:8420"):
             assert await status(http, url, era, host=host) == 200, host
 

@@ -13,6 +13,7 @@ from portico.app import Gateway
 from portico.config import BackendConfig, Config
 from portico.server.replay import MAX_EVENTS, MAX_STREAMS, RecentEvents
 from portico.testing import connect, gateway_over, serve_http
+from portico.upstream.backend import Ask, Era, Raw
 from tests.fixtures import broken
 from tests.interaction.fakes import ask, fake, text
 from tests.interaction.raw import ACCEPT, RawHttp, call, hello, messages, raw_http
@@ -110,6 +111,30 @@ async def test_a_session_that_was_ended_is_over() -> None:
         async with asyncio.timeout(PATIENCE_S):
             while len(gateway.door().sessions):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it(era: Era) -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def forever(params: Raw, how: Ask) -> Raw:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return {}
+
+    backend = fake("run")
+    backend.on("tools/call", forever)
+    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, era) as client:
+        calling = asyncio.create_task(call(client, "call_tool", name="s.run"))
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
+        if era == "legacy":  # a cut stream may be resumed in this era; the end of the session is the end of its calls
+            await client.http.delete(url, headers=headers(client))
+        calling.cancel()
+        await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
+        await asyncio.wait({calling})
 
 
 async def test_a_client_that_forgets_to_say_that_it_is_initialized_is_served() -> None:

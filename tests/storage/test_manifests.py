@@ -110,7 +110,8 @@ def test_two_gateways_write_one_file(path: Path):
     assert len(set(index)) == 1
 
 
-def test_gateways_that_make_the_file_at_the_same_time_make_one(path: Path):
+@pytest.mark.parametrize("attempt", range(8))
+def test_gateways_that_make_the_file_at_the_same_time_make_one(path: Path, attempt: int):
     made: list[Manifests] = []
     start = threading.Barrier(6)
 

@@ -18,6 +18,7 @@ from portico.errors import UnknownName
 FLAT_NAME_CHARS = 64
 LONGEST_NAME = 512
 """Longer text is no name, and nothing is guessed about it."""
+MAX_GUESSES = 3
 _SEPARATORS = (".", "::", ":", "/", "__")
 _CLIENT_PREFIXES = tuple(
     re.compile(prefix, re.IGNORECASE)
@@ -89,17 +90,20 @@ def fold(name: str) -> str:
 
 def nearest(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """The names most like a wrong one."""
-    from rapidfuzz import fuzz, process, utils  # only a wrong name needs it
+    return _nearest([(name, {known: fold(known) for known in names}, 1.0)], limit)
 
-    found = process.extract(
-        name[:LONGEST_NAME],
-        list(names),
-        scorer=fuzz.WRatio,
-        processor=utils.default_process,
-        limit=limit,
-        score_cutoff=60,
-    )
-    return tuple(near for near, _, _ in found)
+
+def _nearest(guesses: Iterable[tuple[str, Mapping[str, str], float]], limit: int) -> tuple[str, ...]:
+    """The best over several guesses: what was written, each name folded for comparison, and how much that counts."""
+    from rapidfuzz import fuzz, process  # only a wrong name needs it
+
+    likeness: dict[str, float] = {}
+    for written, folded, weight in guesses:
+        wrong = fold(written[:LONGEST_NAME])
+        found = process.extract(wrong, folded, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
+        for _, points, known in found if wrong else ():
+            likeness[known] = max(likeness.get(known, 0.0), points * weight)
+    return tuple(sorted(likeness, key=lambda known: (-likeness[known], known))[:limit])
 
 
 @dataclass(frozen=True)
@@ -122,12 +126,17 @@ class Resolver:
                 nearest=several[:8],
                 advice="Say which one: " + ", ".join(map(shown, several[:8])) + (" …" if len(several) > 8 else ""),
             )
-        near = nearest(name if any(split_name(name)) else f".{name}", self.addresses)
+        near = self._near(name)
         raise UnknownName(
             f"there is no tool {quoted(name)} here",
             nearest=near,
             advice=f"Did you mean {', '.join(map(shown, near))}?" if near else "Use search_tools to find one.",
         )
+
+    def _near(self, name: str) -> tuple[str, ...]:
+        # The right tool of a wrong server is worth less than a tool that is nearly spelt so.
+        parts = [(tool, self._folded_tools, 0.9) for _, tool in split_name(name)][:MAX_GUESSES]
+        return _nearest([(name, self._folded, 1.0), *(parts or [(name, self._folded_tools, 1.0)])], 5)
 
     def _meant(self, name: str) -> tuple[str, ...]:
         """What a name can mean: the first reading that finds anything, the most literal first."""
@@ -153,6 +162,14 @@ class Resolver:
         return [(address, server, tool) for address in self.addresses for server, _, tool in [address.partition(".")]]
 
     @cached_property
+    def _folded(self) -> dict[str, str]:
+        return {address: fold(address) for address in self.addresses}
+
+    @cached_property
+    def _folded_tools(self) -> dict[str, str]:
+        return {address: fold(tool) for address, _, tool in self._split}
+
+    @cached_property
     def _identified(self) -> dict[str, str]:
         tools: dict[str, list[str]] = {}
         for _, server, tool in self._split:
@@ -165,11 +182,11 @@ class Resolver:
 
     @cached_property
     def _pairs(self) -> "Table":
-        return _grouped(((fold(server), fold(tool)), address) for address, server, tool in self._split)
+        return _grouped(((fold(server), self._folded_tools[address]), address) for address, server, _ in self._split)
 
     @cached_property
     def _wholes(self) -> "Table":
-        return _grouped((fold(address), address) for address, _, tool in self._split if fold(tool))
+        return _grouped((whole, address) for address, whole in self._folded.items() if self._folded_tools[address])
 
     @cached_property
     def _exact(self) -> "Table":
@@ -177,7 +194,7 @@ class Resolver:
 
     @cached_property
     def _bare(self) -> "Table":
-        return _grouped((fold(tool), address) for address, _, tool in self._split)
+        return _grouped((tool, address) for address, tool in self._folded_tools.items())
 
 
 Table = Mapping[Hashable, tuple[str, ...]]

@@ -84,6 +84,11 @@ class Snapshot:
         return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """Every tool's address and flat name."""
+        return frozenset((*self.tools, *self.flat))
+
+    @cached_property
     def resolver(self) -> Resolver:
         """Finds the address a name means."""
         return Resolver(self.tools)

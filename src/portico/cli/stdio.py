@@ -4,6 +4,7 @@ Nothing but protocol goes to stdout. Imports are few on purpose: a client waits 
 """
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 from portico.cli.ending import DONE, ended
@@ -14,6 +15,8 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
     """Serve one client until it has gone or a signal comes."""
 
     def job() -> int:
+        # What is built while starting lives as long as the process: looking through it for garbage is time lost.
+        gc.disable()
         from portico.app import Gateway
         from portico.cli.opening import Setup, set_up
 
@@ -21,6 +24,8 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
             from portico.server import stdio
 
             async with Gateway(setup.config) as gateway:
+                gc.freeze()
+                gc.enable()
                 try:
                     await until_stopped(stdio.serve(gateway.door(setup.profile)))
                 except* (BrokenPipeError, ConnectionResetError):

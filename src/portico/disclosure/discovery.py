@@ -172,7 +172,8 @@ def describe(
             tool = snapshot.tool(name)
             tools[tool.address] = tool
         except UnknownName as error:
-            wrong.append(" ".join(str(explained(error, name, snapshot, states or {})).split("\n")))
+            reason = explained(error, name, snapshot, states or {})
+            wrong.append(f"{reason.message}. {reason.advice}")
     notes = [*pack(wrong, budget // 2).texts]
     if len(notes) < len(wrong):
         notes.append(f"{len(wrong) - len(notes)} more names are unknown here.")

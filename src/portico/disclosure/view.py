@@ -58,8 +58,17 @@ class Face:
 class View:
     """Answers a profile's clients."""
 
-    def __init__(self, face: Face, catalog: Catalog, calls: Calls, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(
+        self,
+        face: Face,
+        catalog: Catalog,
+        calls: Calls,
+        upstreams: Mapping[str, Upstream],
+        first_listing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`first_listing` returns when servers nothing was known of have been heard, or have had their chance."""
         self.face = face
+        self._first_listing = first_listing
         self._catalog = catalog
         self._calls = calls
         self._upstreams = upstreams
@@ -119,6 +128,8 @@ class View:
             if self.sole:
                 return await self._calls.ask(self.sole, method, params, origin)
             raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
+        if self._first_listing is not None:
+            await self._settle(method, params)
         try:
             return await handler(params, origin)
         except RemoteError as error:
@@ -139,6 +150,22 @@ class View:
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
         }
+
+    async def _settle(self, method: str, params: Raw) -> None:
+        """Wait where an answer now would leave out a server that is still on its first start."""
+        unknown = not all(entry.known for entry in self.snapshot.servers.values())
+        if unknown and not self._depends_on_listing(method, params):
+            return
+        listing, self._first_listing = self._first_listing, None
+        if unknown and listing is not None:
+            await listing()
+
+    def _depends_on_listing(self, method: str, params: Raw) -> bool:
+        if method == "tools/list":
+            return self.face.exposure == "full"
+        given = params.get("arguments") if self.face.exposure != "full" else params
+        name = given.get("name") if isinstance(given, dict) else None
+        return method != "tools/call" or not (isinstance(name, str) and name in self.snapshot.names)
 
     # --- tools
 

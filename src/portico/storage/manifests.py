@@ -179,6 +179,9 @@ def _opened(path: Path | str) -> sqlite3.Connection:
                 path.chmod(0o600)
         if _layout(db) != (_OURS, _VERSION):
             _lay_out(db)
+        # Better for several readers and writers, but no waiting brings it about while another gateway does the same.
+        with contextlib.suppress(sqlite3.OperationalError):
+            db.execute("pragma journal_mode = wal")
         db.execute("pragma synchronous = normal")
     except BaseException:
         db.close()
@@ -192,13 +195,13 @@ def _layout(db: sqlite3.Connection) -> tuple[int, int]:
 
 def _lay_out(db: sqlite3.Connection) -> None:
     """Make the tables. A manifest can always be listed again, so another layout of ours is dropped, not migrated."""
-    if _layout(db)[0] != _OURS and db.execute("select 1 from sqlite_master").fetchone():
-        raise _Foreign("it is the database of another program")
-    db.execute("pragma journal_mode = wal")
     with _transaction(db, "immediate"):
-        # Another gateway may have been here between our look and our lock.
-        if _layout(db) == (_OURS, _VERSION):
+        # Looked at anew under the lock: another gateway may be making the same file.
+        owner, version = _layout(db)
+        if (owner, version) == (_OURS, _VERSION):
             return
+        if owner != _OURS and db.execute("select 1 from sqlite_master").fetchone():
+            raise _Foreign("it is the database of another program")
         for table in _TABLES:
             db.execute(f"drop table if exists {table}")
         for statement in _SCHEMA:
