@@ -80,6 +80,9 @@ class Caller:
             await asyncio.Event().wait()
         return self._answers[method]
 
+    async def pause(self) -> None:
+        """Nothing is held open for it."""
+
 
 async def soon(queue: "asyncio.Queue[T]") -> T:
     """The next thing in a queue, waited for patiently but not for ever."""

@@ -41,9 +41,6 @@ def test_long_integers_are_exact_wherever_they_stand(before: int):
             assert_exact(-int("9" * digits), before)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="integers from -9999999999999999999 to -2**63 - 1 have 19 digits: read as floats"
-)
 def test_the_shortest_integers_below_64_bits_are_exact():
     assert_exact(-9_999_999_999_999_999_999, 0)
     assert_exact(-(2**63) - 1, 0)

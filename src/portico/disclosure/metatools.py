@@ -35,20 +35,19 @@ def capability_index(servers: Iterable[str]) -> str:
     """Which servers are behind this one, in at most 150 tokens."""
     names = sorted(servers)
     shown = len(names)
-    line = _server_line(names, shown)
+    line = _server_line(names, names)
     while shown > 1 and count(line) > _INDEX_ESTIMATE:
         shown = min(shown - 1, int(shown * 0.9))
-        line = _server_line(names, shown)
+        # From the whole alphabet: the first so many of 180 would all begin with the same letters.
+        line = _server_line(names, [names[place * len(names) // shown] for place in range(shown)])
     return line
 
 
-def _server_line(names: list[str], shown: int) -> str:
+def _server_line(names: list[str], shown: list[str]) -> str:
     if not names:
         return "No servers are configured."
-    rest = len(names) - shown
-    return (
-        "Servers here: " + ", ".join(names[:shown]) + (f" and {rest} more (browse_tools lists all)." if rest else ".")
-    )
+    rest = len(names) - len(shown)
+    return "Servers here: " + ", ".join(shown) + (f" and {rest} more (browse_tools lists all)." if rest else ".")
 
 
 def _with_index(tool: Raw, index: str) -> Raw:

@@ -4,13 +4,15 @@ Pure functions of a tool. Names, types, enums, defaults and limits are written s
 stand; text from the server loses what cannot be seen and nothing else. Raw JSON stays raw.
 """
 
+import copy
 import inspect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from portico.catalog.schema import ABSENT, Outline, Param, glance, literal, outline, shown
+from portico.catalog.schema import ABSENT, Outline, Param, glance, outline
 from portico.catalog.tool import Tool
+from portico.catalog.visible import literal, shown
 from portico.disclosure.example import example
 from portico.disclosure.tokens import count
 from portico.upstream import jsontext
@@ -70,7 +72,7 @@ def full(tool: Tool, *, extra: Mapping[str, Any] | None = None) -> dict[str, Any
         "tags": list(tool.tags),
         "warnings": list(tool.warnings),
         "example": example(tool),
-        "definition": jsontext.loads(tool.blob),
+        "definition": copy.deepcopy(dict(tool.definition)),
     }
 
 

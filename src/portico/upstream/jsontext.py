@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-LONG = 20
-"""Digits of the shortest integer that may pass 64 bits."""
+LONG = 19
+"""Digits of the shortest integer that may pass 64 bits (a negative one)."""
 _DIGIT = re.compile(rb"[0-9]")
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG)
 
@@ -21,7 +21,7 @@ def loads(text: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Encode, compact; raises ValueError or TypeError on what JSON cannot say."""
+    """Encode, compact; raises ValueError, TypeError or RecursionError on what JSON cannot say."""
     try:
         return orjson.dumps(value)
     except TypeError:  # integers over 64 bits and lone surrogates are legal JSON
