@@ -195,7 +195,6 @@ class Gateway:
                     # A few servers that never answer must not keep the others outside until they are given up.
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self.upstreams[name].connect(), GATE_PATIENCE_S)
-                await self.upstreams[name].connect()
                 await self._syncs[name].refresh()
             except PorticoError as error:
                 logger.info("%s was not started: %s", name, error.message)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from portico.events import CatalogChanged
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Ask, Raw
 
@@ -37,9 +38,10 @@ async def test_a_call_to_a_known_tool_does_not_wait_for_a_neighbour_that_is_not_
     quick.on_call("echo", lambda arguments: {"content": [{"type": "text", "text": "at once"}]})
     backends = {"quick": quick, "slow": slow_to_list(release)}
     async with gateway_over(backends, listed=False) as gateway, connect(gateway) as client:
-        async with asyncio.timeout(30):
-            while not gateway.catalog.snapshot.servers["quick"].known:
-                await asyncio.sleep(0.01)
+        known = asyncio.Event()
+        gateway.bus.subscribe(lambda event: known.set() if isinstance(event, CatalogChanged) else None)
+        if not gateway.catalog.snapshot.servers["quick"].known:
+            await asyncio.wait_for(known.wait(), 30)
         answer = await asyncio.wait_for(client.call_tool("call_tool", {"name": "quick.echo", "arguments": {}}), 30)
         assert not release.is_set()
         assert not gateway.catalog.snapshot.servers["slow"].known

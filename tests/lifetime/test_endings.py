@@ -31,7 +31,7 @@ HTTP = {
     "SIGINT": by(signal.SIGINT),
     "SIGKILL": by(signal.SIGKILL),
 }
-GRACEFUL = ("the client hangs up", "SIGTERM", "SIGINT")
+GRACEFUL = ("the client hangs up", "SIGTERM", "SIGTERM in the middle of a call", "SIGINT")
 AT_ONCE = 4
 
 Outcomes = dict[tuple[str, str], Outcome | BaseException]

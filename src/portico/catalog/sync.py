@@ -119,7 +119,9 @@ class Sync:
         upstream.on_notified = self._heard
 
     async def refresh(self) -> None:
-        """List now and wait for it; whoever asks meanwhile waits for the same listing."""
+        """List now, starting the server if need be; whoever asks meanwhile waits for the same listing."""
+        if self._upstream.live is None:
+            await self._upstream.connect()
         if self._listing is None or self._listing.done():
             self.request()
         assert self._listing is not None
@@ -159,8 +161,11 @@ class Sync:
             # From here on whatever changes wants another listing; what was said before, this one shows.
             self._wanted = False
             announced, self._announced = self._announced, set()
+            connection = self._upstream.live
+            if connection is None:
+                return  # it has gone meanwhile; whoever starts it again has it listed
             try:
-                listing = await fetch(await self._upstream.connect(), self._timeout)
+                listing = await fetch(connection, self._timeout)
             except PorticoError as error:
                 self._upstream.degrade(f"it could not be listed: {error.message}")
                 logger.warning("%s could not be listed: %s", self._upstream.name, error.message)

@@ -49,9 +49,15 @@ def on_stop(stop: Callable[[], object]) -> Generator[None]:
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Do the work until it is done or a signal ends it; what it raises is raised, being stopped is no failure."""
     task = asyncio.ensure_future(work)
-    with on_stop(task.cancel):
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        task.cancel()
+
+    with on_stop(stop):
         await asyncio.wait({task})
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if not task.cancelled() and (error := task.exception()) is not None and not stopped.is_set():
         raise error
 
 

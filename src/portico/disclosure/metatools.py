@@ -27,8 +27,9 @@ _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
 def definitions(names: Iterable[str], servers: Iterable[str]) -> list[Raw]:
     """The definitions of these meta-tools, in their fixed order."""
     wanted = set(names)
+    shown = [tool for tool in _TOOLS if tool["name"] in wanted]
     index = capability_index(servers)
-    return [_with_index(tool, index) if tool["name"] == SEARCH else tool for tool in _TOOLS if tool["name"] in wanted]
+    return [_introduced(tool, wanted, index) if tool["name"] == SEARCH else tool for tool in shown]
 
 
 def capability_index(servers: Iterable[str]) -> str:
@@ -50,8 +51,11 @@ def _server_line(names: list[str], shown: list[str]) -> str:
     return "Servers here: " + ", ".join(shown) + (f" and {rest} more (browse_tools lists all)." if rest else ".")
 
 
-def _with_index(tool: Raw, index: str) -> Raw:
-    return {**tool, "description": f"{tool['description']} {index}"}
+def _introduced(search: Raw, there: set[str], index: str) -> Raw:
+    """The search tool with what to do next, as far as there is a tool for it, and with who is behind it."""
+    steps = {CALL: "call_tool", DESCRIBE: "describe_tools for the parameters"}
+    then = " or ".join(step for name, step in steps.items() if name in there)
+    return {**search, "description": " ".join(filter(None, (search["description"], then and f"Then {then}.", index)))}
 
 
 def _string(description: str) -> Raw:
@@ -83,7 +87,7 @@ _TOOLS: tuple[Raw, ...] = (
         SEARCH,
         "Search tools",
         "Find tools by what they do, over every connected server. The tools you see directly are only the way in: "
-        "search before saying that something cannot be done. Then call_tool, or describe_tools first for parameters.",
+        "search before saying that something cannot be done.",
         {
             "query": _string("What you want to do, in your own words, or a tool's name."),
             "server": _string("Only this server."),

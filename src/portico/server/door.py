@@ -65,7 +65,9 @@ class Door:
         if ctx.request_id is None:
             return await self._notified(ctx, call_next)
         if ctx.method == "initialize":
-            return self._introduced(await call_next(ctx))
+            introduced = self._introduced(await call_next(ctx))
+            self._clear_up_after(ctx)
+            return introduced
         if ctx.method in _SDK_METHODS:
             return await call_next(ctx)
         era: Era = "modern" if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
@@ -115,15 +117,18 @@ class Door:
 
     async def _notified(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/initialized":
-            connection, session = connection_of(ctx), session_of(ctx)
-            self.sessions.add(connection, session)
-            connection.exit_stack.callback(self._watchers.forget, session.id)
-            for upstream in self._upstreams.values():
-                if upstream.isolated:
-                    connection.exit_stack.push_async_callback(upstream.end_session, session.id)
+            self.sessions.add(connection_of(ctx), session_of(ctx))
         elif ctx.method == "notifications/roots/list_changed" and self.view.sole:
             await self._upstreams[self.view.sole].notify(ctx.method, dict(ctx.params or {}), session_of(ctx).id)
         return await call_next(ctx)
+
+    def _clear_up_after(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """When the client has gone, so has what was its own."""
+        stack, session = connection_of(ctx).exit_stack, session_of(ctx)
+        stack.callback(self._watchers.forget, session.id)
+        for upstream in self._upstreams.values():
+            if upstream.isolated:
+                stack.push_async_callback(upstream.end_session, session.id)
 
     def _introduced(self, result: Any) -> Raw:
         introduced: Raw = dict(result)

@@ -133,6 +133,11 @@ class Upstream:
         """The live conversation, started if need be."""
         return self._live.get(SHARED) or await self._connect(SHARED)
 
+    @property
+    def live(self) -> Connection | None:
+        """A conversation that is open now, if there is one."""
+        return self._live.get(SHARED) or next(iter(self._live.values()), None)
+
     def mark(self, state: State, reason: str = "") -> None:
         """Record a state with its reason."""
         if (state, reason) != (self._state, self._reason):
