@@ -166,11 +166,23 @@ class Gateway:
         if self._warming is not None:
             await asyncio.shield(self._warming)
 
-    async def _first_listing(self) -> None:
+    async def _first_listing(self, enough: Callable[[], bool]) -> None:
         """Wait for servers nothing is known of, but not long: one that never answers must not hold up the others."""
-        if self._warming is not None and not self._warming.done():
-            patience = self._started_at + FIRST_LISTING_S - time.monotonic()
-            await asyncio.wait({self._warming}, timeout=max(0.0, patience))
+        heard = asyncio.Event()
+        forget = self.bus.subscribe(lambda _: heard.set())
+        patience = self._started_at + FIRST_LISTING_S - time.monotonic()
+        warming = self._warming
+        try:
+            async with asyncio.timeout(max(0.0, patience)):
+                while warming is not None and not warming.done() and not enough():
+                    heard.clear()
+                    listening = asyncio.ensure_future(heard.wait())
+                    await asyncio.wait({warming, listening}, return_when=asyncio.FIRST_COMPLETED)
+                    listening.cancel()
+        except TimeoutError:
+            return
+        finally:
+            forget()
 
     async def refresh(self, servers: Iterable[str] | None = None, heard: Callable[[str], None] | None = None) -> None:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""

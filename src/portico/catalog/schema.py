@@ -8,35 +8,20 @@ not done here: the raw schema does that.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Any
 
+from portico.catalog.constraints import constraints
+from portico.catalog.references import ABSENT, count_references, place_of, resolve, unescaped
 from portico.catalog.visible import literal, shown
-
-ABSENT: Final = object()
-"""No default was given; `None` is a default like any other."""
 
 _DEPTH = 48
 """Levels that are read; what lies deeper is shown as its bare type."""
 _NODES = 20_000
 """Schemas that are read of one listing: a few hundred bytes of `allOf` can unfold into millions."""
-_SAFE_INTEGER = 2**53 - 1
-"""The bound that schema generators write for "any integer"; it tells a caller nothing."""
-
 _NOT_A_WORD = re.compile(r"[\W_]+")
-_STEP_IN_PLACE = re.compile(r"/properties/([^/]*)|/(items|additionalProperties)(?=/|$)|/(?:any|one|all)Of/\d+")
 
 _SCALARS = frozenset(("string", "integer", "number", "boolean", "null"))
 _ABOUT = frozenset(("title", "description", "default", "examples", "example", "enum", "const", "deprecated"))
-_RANGES = (
-    (("integer", "number", "any"), "minimum", "maximum", ""),
-    (("string", "any"), "minLength", "maxLength", " chars"),
-    (("array", "any"), "minItems", "maxItems", " items"),
-    (("object", "any"), "minProperties", "maxProperties", " keys"),
-)
-_LABELLED = {"exclusiveMinimum": ">{}", "exclusiveMaximum": "<{}", "multipleOf": "multiple of {}"}
-_FLAGS = {"uniqueItems": "unique", "deprecated": "deprecated"}
-_RAW = ("not", "contains", "dependentRequired", "dependentSchemas", "dependencies")
 _JSON_TYPES = {
     str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"
 }  # fmt: skip
@@ -117,22 +102,6 @@ def json_type(value: Any) -> str:
     return _JSON_TYPES.get(type(value), "any")
 
 
-def resolve(pointer: str, root: Any) -> Any:
-    """What `#/a/b` points to in `root`, or ABSENT."""
-    if pointer != "#" and not pointer.startswith("#/"):
-        return ABSENT
-    node = root
-    for step in pointer.split("/")[1:]:
-        step = _unescaped(step)
-        if isinstance(node, dict) and step in node:
-            node = node[step]
-        elif isinstance(node, list) and step.isascii() and step.isdigit() and int(step) < len(node):
-            node = node[int(step)]
-        else:
-            return ABSENT
-    return node
-
-
 class _Reader:
     """One reading of one schema: the types named so far, and what is left of the budget."""
 
@@ -197,7 +166,7 @@ class _Reader:
         if not isinstance(target, dict):
             param = self.read(own, name, required, depth + 1)
             return replace(param, constraints=(*param.constraints, f"$ref {_one_line(ref)}"))
-        place = _place(ref)
+        place = place_of(ref)
         if not self._is_named(ref, target, place):
             self._open.append(ref)
             param = self.read({**target, **own}, name, required, depth + 1)
@@ -213,14 +182,14 @@ class _Reader:
         if ref in self._open:
             return True
         if self._uses is None:
-            self._uses = _count_references(self._root)
+            self._uses = count_references(self._root)
         if _is_plain(target):
             return not place and ("enum" in target or "description" in target) and self._uses.get(ref, 0) > 1
         return bool(place) or self._uses.get(ref, 0) > 1
 
     def _label(self, ref: str, target: Mapping[str, Any]) -> str:
         if ref not in self._labels:
-            wanted = _NOT_A_WORD.sub("_", shown(_unescaped(ref.rsplit("/", 1)[-1]))).strip("_") or "Type"
+            wanted = _NOT_A_WORD.sub("_", shown(unescaped(ref.rsplit("/", 1)[-1]))).strip("_") or "Type"
             label, number = wanted, 2
             while label in self.types:
                 label, number = f"{wanted}{number}", number + 1
@@ -304,36 +273,8 @@ def _facts(schema: Mapping[str, Any], name: str, kind: str) -> _Facts:
         description = shown(title).strip()
     enum = (schema["const"],) if "const" in schema else tuple(_list(schema.get("enum")))
     examples = _list(schema.get("examples")) or ([schema["example"]] if "example" in schema else [])
-    constraints = tuple(text.replace("\n", "\\n") for text in _constraints(schema, kind))
-    return description, enum, schema.get("default", ABSENT), tuple(examples), constraints, schema
-
-
-def _constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
-    for key in ("format", "contentEncoding", "contentMediaType"):
-        if isinstance(schema.get(key), str):
-            yield shown(schema[key])
-    for kinds, low_key, high_key, unit in _RANGES:
-        low, high = schema.get(low_key), schema.get(high_key)
-        low, high = None if low == -_SAFE_INTEGER else low, None if high == _SAFE_INTEGER else high
-        if kind in kinds and (low is not None or high is not None):
-            if low is None or high is None:
-                yield f"≥{literal(low)}{unit}" if high is None else f"≤{literal(high)}{unit}"
-            else:
-                yield f"{literal(low)}..{literal(high)}{unit}" if low != high else f"{literal(low)}{unit}"
-    for key, form in _LABELLED.items():
-        # Draft 4 wrote a bound's exclusiveness as a flag beside it.
-        value = schema.get(key[9:].lower()) if schema.get(key) is True else schema.get(key)
-        if value is not None and value is not False:
-            yield form.format(literal(value))
-    if isinstance(schema.get("pattern"), str):
-        yield f"/{shown(schema['pattern'])}/"
-    yield from (word for key, word in _FLAGS.items() if schema.get(key) is True)
-    if schema.get("enum") == []:
-        yield "enum []"
-    yield from (f"{key} {literal(schema[key])}" for key in _RAW if key in schema)
-    for rule in (schema, *_list(schema.get("allOf"))):
-        if isinstance(rule, dict) and "if" in rule:
-            yield " ".join(f"{key} {literal(rule[key])}" for key in ("if", "then", "else") if key in rule)
+    limits = tuple(text.replace("\n", "\\n") for text in constraints(schema, kind))
+    return description, enum, schema.get("default", ABSENT), tuple(examples), limits, schema
 
 
 def _type_of(schema: Mapping[str, Any]) -> tuple[str, bool]:
@@ -400,30 +341,6 @@ def _is_plain(schema: Mapping[str, Any]) -> bool:
         schema = items
     kind = schema.get("type")
     return isinstance(kind, str) and kind in _SCALARS and schema.keys().isdisjoint(("anyOf", "oneOf", "allOf", "$ref"))
-
-
-def _place(pointer: str) -> str:
-    """A pointer into the parameters themselves as a path people read (`filter.items[].name`); "" for any other."""
-    path = _STEP_IN_PLACE.sub(lambda m: f".{_unescaped(m[1])}" if m[1] else "[]" if m[2] else "", pointer[1:])
-    return "" if "/" in path else _one_line(path).lstrip(".") or "root"
-
-
-def _unescaped(step: str) -> str:
-    return unquote(step).replace("~1", "/").replace("~0", "~")
-
-
-def _count_references(root: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, dict):
-            if isinstance(ref := node.get("$ref"), str):
-                counts[ref] = counts.get(ref, 0) + 1
-            stack.extend(node.values())
-        elif isinstance(node, list):
-            stack.extend(node)
-    return counts
 
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

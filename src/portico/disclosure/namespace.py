@@ -3,7 +3,10 @@
 An upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
 """
 
-from portico.upstream.backend import Raw
+from typing import Any, cast
+
+from portico.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
+from portico.upstream.backend import Era, Raw
 
 _ROOT = "portico://backend/"
 _RESOURCE = "/resource/"
@@ -30,3 +33,25 @@ def outer_resource(server: str, resource: Raw) -> Raw:
 def outer_template(server: str, template: Raw) -> Raw:
     """A listed resource template under its outer URI template, everything else untouched."""
     return {**template, "uriTemplate": outer_uri(server, template["uriTemplate"])}
+
+
+def not_found_code(error: RemoteError, era: Era) -> int:
+    """The code each era has for a resource that does not exist, whichever era its server speaks."""
+    if era == "modern":
+        return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
+    names_it = isinstance(error.data, dict) and "uri" in error.data
+    return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
+
+
+def outer_contents(server: str, result: Raw) -> Raw:
+    """What was read, under the URIs clients see."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return result
+    outer = [
+        {**part, "uri": outer_uri(server, part["uri"])}
+        if isinstance(part, dict) and isinstance(part.get("uri"), str)
+        else part
+        for part in cast("list[Any]", contents)
+    ]
+    return {**result, "contents": outer}

@@ -19,7 +19,14 @@ from portico.disclosure import answer, discovery, guidance, metatools
 from portico.disclosure import cursor as cursors
 from portico.disclosure.arguments import checked_arguments
 from portico.disclosure.listable import listable
-from portico.disclosure.namespace import inner_uri, outer_resource, outer_template, outer_uri
+from portico.disclosure.namespace import (
+    inner_uri,
+    not_found_code,
+    outer_contents,
+    outer_resource,
+    outer_template,
+    outer_uri,
+)
 from portico.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -35,6 +42,7 @@ from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import Upstream
 
 Exposure = Literal["meta", "full", "code"]
+FirstListing = Callable[[Callable[[], bool]], Awaitable[None]]
 PAGE = 250
 REMEMBERED_LINKS = 4_096
 _ABOUT_ONE_RESOURCE = ("resources/read", "resources/subscribe", "resources/unsubscribe")
@@ -64,9 +72,9 @@ class View:
         catalog: Catalog,
         calls: Calls,
         upstreams: Mapping[str, Upstream],
-        first_listing: Callable[[], Awaitable[None]] | None = None,
+        first_listing: FirstListing | None = None,
     ) -> None:
-        """`first_listing` returns when servers nothing was known of have been heard, or have had their chance."""
+        """`first_listing` waits for servers nothing was known of: until it is enough, or they have had their chance."""
         self.face = face
         self._first_listing = first_listing
         self._catalog = catalog
@@ -133,7 +141,7 @@ class View:
         try:
             return await handler(params, origin)
         except RemoteError as error:
-            if method in _ABOUT_ONE_RESOURCE and (code := _not_found_code(error, era)) != error.code:
+            if method in _ABOUT_ONE_RESOURCE and (code := not_found_code(error, era)) != error.code:
                 raise RemoteError(code, error.message, error.data, has_data=error.has_data) from error
             raise
 
@@ -153,19 +161,23 @@ class View:
 
     async def _settle(self, method: str, params: Raw) -> None:
         """Wait where an answer now would leave out a server that is still on its first start."""
-        unknown = not all(entry.known for entry in self.snapshot.servers.values())
-        if unknown and not self._depends_on_listing(method, params):
-            return
-        listing, self._first_listing = self._first_listing, None
-        if unknown and listing is not None:
-            await listing()
+        name = self._named_tool(method, params)
 
-    def _depends_on_listing(self, method: str, params: Raw) -> bool:
-        if method == "tools/list":
-            return self.face.exposure == "full"
+        def enough() -> bool:
+            if name is not None and name in self.snapshot.names:
+                return True
+            return all(entry.known for entry in self.snapshot.servers.values())
+
+        needs_no_listing = method == "tools/list" and self.face.exposure != "full"
+        if self._first_listing is not None and not needs_no_listing and not enough():
+            await self._first_listing(enough)
+        if all(entry.known for entry in self.snapshot.servers.values()):
+            self._first_listing = None
+
+    def _named_tool(self, method: str, params: Raw) -> str | None:
         given = params.get("arguments") if self.face.exposure != "full" else params
-        name = given.get("name") if isinstance(given, dict) else None
-        return method != "tools/call" or not (isinstance(name, str) and name in self.snapshot.names)
+        name = given.get("name") if method == "tools/call" and isinstance(given, dict) else None
+        return name if isinstance(name, str) else None
 
     # --- tools
 
@@ -282,7 +294,7 @@ class View:
                 raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
             server, inner = self.locate(uri)
             result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
-            return result if self.sole else _outer_contents(server, result)
+            return result if self.sole else outer_contents(server, result)
 
         return forward
 
@@ -383,24 +395,3 @@ class View:
         if offset + PAGE < len(items):
             page["nextCursor"] = cursors.encode(method, version, offset + PAGE)
         return page
-
-
-def _not_found_code(error: RemoteError, era: Era) -> int:
-    """The code each era has for a resource that does not exist, whichever era its server speaks."""
-    if era == "modern":
-        return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
-    names_it = isinstance(error.data, dict) and "uri" in error.data
-    return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
-
-
-def _outer_contents(server: str, result: Raw) -> Raw:
-    contents = result.get("contents")
-    if not isinstance(contents, list):
-        return result
-    outer = [
-        {**part, "uri": outer_uri(server, part["uri"])}
-        if isinstance(part, dict) and isinstance(part.get("uri"), str)
-        else part
-        for part in cast("list[Any]", contents)
-    ]
-    return {**result, "contents": outer}

@@ -1,0 +1,50 @@
+"""What a schema demands of a value, each demand in a few characters. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from portico.catalog.visible import literal, shown
+
+_SAFE_INTEGER = 2**53 - 1
+"""The bound that schema generators write for "any integer"; it tells a caller nothing."""
+
+_RANGES = (
+    (("integer", "number", "any"), "minimum", "maximum", ""),
+    (("string", "any"), "minLength", "maxLength", " chars"),
+    (("array", "any"), "minItems", "maxItems", " items"),
+    (("object", "any"), "minProperties", "maxProperties", " keys"),
+)
+_LABELLED = {"exclusiveMinimum": ">{}", "exclusiveMaximum": "<{}", "multipleOf": "multiple of {}"}
+_FLAGS = {"uniqueItems": "unique", "deprecated": "deprecated"}
+_RAW = ("not", "contains", "dependentRequired", "dependentSchemas", "dependencies")
+
+
+def constraints(schema: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Formats, ranges, patterns and rules of a schema of this kind."""
+    for key in ("format", "contentEncoding", "contentMediaType"):
+        if isinstance(schema.get(key), str):
+            yield shown(schema[key])
+    for kinds, low_key, high_key, unit in _RANGES:
+        low, high = schema.get(low_key), schema.get(high_key)
+        low, high = None if low == -_SAFE_INTEGER else low, None if high == _SAFE_INTEGER else high
+        if kind in kinds and (low is not None or high is not None):
+            if low is None or high is None:
+                yield f"≥{literal(low)}{unit}" if high is None else f"≤{literal(high)}{unit}"
+            else:
+                yield f"{literal(low)}..{literal(high)}{unit}" if low != high else f"{literal(low)}{unit}"
+    for key, form in _LABELLED.items():
+        # Draft 4 wrote a bound's exclusiveness as a flag beside it.
+        value = schema.get(key[9:].lower()) if schema.get(key) is True else schema.get(key)
+        if value is not None and value is not False:
+            yield form.format(literal(value))
+    if isinstance(schema.get("pattern"), str):
+        yield f"/{shown(schema['pattern'])}/"
+    yield from (word for key, word in _FLAGS.items() if schema.get(key) is True)
+    if schema.get("enum") == []:
+        yield "enum []"
+    yield from (f"{key} {literal(schema[key])}" for key in _RAW if key in schema)
+    all_of = schema.get("allOf")
+    rules = cast("list[Any]", all_of) if isinstance(all_of, list) else []
+    for rule in (schema, *rules):
+        if isinstance(rule, dict) and "if" in rule:
+            yield " ".join(f"{key} {literal(rule[key])}" for key in ("if", "then", "else") if key in rule)
