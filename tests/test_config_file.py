@@ -393,7 +393,7 @@ def test_the_environment_sets_every_key_that_names_a_variable(project: Project, 
     ).config
     assert (config.gateway.host, config.gateway.port) == ("localhost", 77)
     assert config.gateway.allowed_hosts == ("a.example", "b.example")
-    assert (config.exposure, config.prefix, config.pins) == ("code", "auto", ("a.b",))
+    assert (config.exposure, config.prefix, config.pins) == ("code", "always", ("a.b",))
     assert (config.limits.max_request_bytes, config.budgets.discovery) == (2 * 1024**2, 700)
     assert (config.log_level, config.data_dir) == ("debug", tmp_path)
 

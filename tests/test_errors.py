@@ -8,7 +8,6 @@ from portico.errors import (
     BackendUnavailable,
     ConfigError,
     InvalidArguments,
-    NotPermitted,
     PorticoError,
     RecordedOnly,
     RemoteError,
@@ -47,7 +46,7 @@ def test_a_config_error_says_where(error: ConfigError, said: str):
     assert str(error) == said
 
 
-@pytest.mark.parametrize("error", [UnknownName("x"), InvalidArguments("x"), NotPermitted("x"), StaleCursor("x")])
+@pytest.mark.parametrize("error", [UnknownName("x"), InvalidArguments("x"), StaleCursor("x")])
 def test_what_the_caller_got_wrong_is_invalid_params_and_not_worth_repeating(error: PorticoError):
     assert error.code == errors.INVALID_PARAMS
     assert not error.retryable

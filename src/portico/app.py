@@ -18,12 +18,12 @@ from portico.catalog.sync import Catalog, Source, Sync
 from portico.config import Config, fingerprint
 from portico.disclosure.view import Face, View
 from portico.errors import PorticoError
-from portico.events import Bus
+from portico.events import Bus, Event, UpstreamReady
 from portico.execution.call import Calls
 from portico.server.door import Door
 from portico.server.sessions import Watchers
 from portico.storage.manifests import Manifests
-from portico.upstream.backend import Backend, Era
+from portico.upstream.backend import Ask, Backend, Era
 from portico.upstream.factory import UnusableBackend, make_backend
 from portico.upstream.process import Guard
 from portico.upstream.supervisor import Status, Upstream
@@ -76,6 +76,7 @@ class Gateway:
         self._doors: dict[str, Door] = {}
         self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.bus.subscribe(self._heard)
         self._warming: asyncio.Task[None] | None = None
         self._started_at = time.monotonic()
 
@@ -136,14 +137,13 @@ class Gateway:
         if key not in self._doors:
             settings = self.config.view(profile)
             face = Face(
-                key,
-                settings.exposure,
-                Scope(settings.servers, settings.tools),
-                self.config.prefix != "never",
-                settings.discovery_budget,
-                settings.metatools,
-                self.config.pins,
-                self._hides_nothing(settings.tools),
+                exposure=settings.exposure,
+                scope=Scope(settings.servers, settings.tools),
+                prefixed=self.config.prefix == "always",
+                discovery_budget=settings.discovery_budget,
+                metatools=settings.metatools,
+                pins=self.config.pins,
+                unlisted=self._hides_nothing(settings.tools),
             )
             view = View(face, self.catalog, self.calls, self.upstreams, self._first_listing)
             self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
@@ -168,21 +168,24 @@ class Gateway:
 
     async def _first_listing(self, enough: Callable[[], bool]) -> None:
         """Wait for servers nothing is known of, but not long: one that never answers must not hold up the others."""
-        heard = asyncio.Event()
-        forget = self.bus.subscribe(lambda _: heard.set())
         patience = self._started_at + FIRST_LISTING_S - time.monotonic()
         warming = self._warming
+        if warming is None or patience <= 0:
+            return
+        heard = asyncio.Event()
+        wake: Callable[[object], None] = lambda _: heard.set()  # noqa: E731
+        forget = self.bus.subscribe(wake)
+        warming.add_done_callback(wake)
         try:
-            async with asyncio.timeout(max(0.0, patience)):
-                while warming is not None and not warming.done() and not enough():
+            async with asyncio.timeout(patience):
+                while not warming.done() and not enough():
                     heard.clear()
-                    listening = asyncio.ensure_future(heard.wait())
-                    await asyncio.wait({warming, listening}, return_when=asyncio.FIRST_COMPLETED)
-                    listening.cancel()
+                    await heard.wait()
         except TimeoutError:
             return
         finally:
             forget()
+            warming.remove_done_callback(wake)
 
     async def refresh(self, servers: Iterable[str] | None = None, heard: Callable[[str], None] | None = None) -> None:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
@@ -218,8 +221,28 @@ class Gateway:
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
-            for name, upstream in self.upstreams.items():
-                self._syncs[name].expire()
-                idle = self.config.servers[name].idle_s if name in self.config.servers else 0
-                if idle and upstream.backend.kind == "stdio":
-                    await upstream.rest(idle)
+            # Together: one server that will not go must not keep the others up.
+            outcomes = await asyncio.gather(*(self._tend(name) for name in self.upstreams), return_exceptions=True)
+            for name, outcome in zip(self.upstreams, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    logger.error("%s could not be looked after: %r", name, outcome)
+
+    async def _tend(self, name: str) -> None:
+        upstream, server = self.upstreams[name], self.config.servers.get(name)
+        self._syncs[name].expire()
+        if server is not None and server.idle_s and upstream.backend.kind == "stdio" and not self._watchers.of(name):
+            await upstream.rest(server.idle_s)
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, UpstreamReady) and (watched := self._watchers.of(event.server)):
+            again = self._watch_again(event.server, [uri for uri, _ in watched])
+            self._tasks.add(task := asyncio.create_task(again, name=f"watch {event.server} again"))
+            task.add_done_callback(self._tasks.discard)
+
+    async def _watch_again(self, server: str, uris: list[str]) -> None:
+        """A server that was started anew knows nothing of what its clients watch."""
+        upstream = self.upstreams[server]
+        for uri in uris:
+            with contextlib.suppress(PorticoError):
+                if (connection := upstream.live) is not None:
+                    await connection.request("resources/subscribe", {"uri": uri}, Ask(timeout=HOUSEKEEPING_S))

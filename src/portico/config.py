@@ -20,11 +20,10 @@ from portico.errors import UnknownName
 
 Kind = Literal["stdio", "http", "sse", "functions", "recorded"]
 Exposure = Literal["meta", "full", "code"]
-Prefix = Literal["auto", "always", "never"]
+Prefix = Literal["always", "never"]
 MetaTool = Literal["search_tools", "browse_tools", "describe_tools", "call_tool"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-AVAILABLE_EXPOSURES: frozenset[str] = frozenset(get_args(Exposure))
 META_TOOLS: tuple[str, ...] = get_args(MetaTool)
 RESERVED_NAMES = frozenset({"portico"})
 LONGEST_NAME = 40
@@ -223,11 +222,6 @@ class Gateway(Section):
         default=(), description="Origins of web pages that may connect beside our own."
     )
 
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach the door."""
-        return self.host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", self.host) is not None
-
 
 class Budgets(Section):
     """How many tokens an answer may have."""
@@ -244,7 +238,11 @@ class ProfileBudgets(Section):
 class Limits(Section):
     """What nobody may exceed."""
 
-    start_concurrency: int = Field(default=4, ge=1, description="Servers that may be starting at the same time.")
+    start_concurrency: int = Field(
+        default=4,
+        ge=1,
+        description="Servers started together that nobody has called; one counts for its first 5 seconds.",
+    )
     call_s: float = Field(
         default=600, gt=0, description="Longest call in seconds, whatever a server's own `timeouts` say."
     )
@@ -301,9 +299,8 @@ class Config(Section):
         default="meta", description="What clients see: the meta-tools, every tool, or only search and describe."
     )
     prefix: Prefix = Field(
-        default="auto",
-        description="Names in `full` exposure: `auto` and `always` are server__tool; `never` leaves the names of a "
-        "single server as they are.",
+        default="always",
+        description="Names in `full`: `always` server__tool; `never` leaves those of a single server as they are.",
     )
     metatools: dict[MetaTool, bool] = Field(
         default={}, description="Switches: `call_tool: false` takes that meta-tool away."
@@ -311,9 +308,9 @@ class Config(Section):
     profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
     budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
     limits: Limits = Field(default=Limits(), description="What nobody may exceed.")
-    pins: tuple[str, ...] = Field(default=(), description="Addresses (`server.tool`) that lead the hot list.")
+    pins: tuple[str, ...] = Field(default=(), description="Addresses (`server.tool`) of tools to start with.")
     data_dir: Path = Field(
-        default_factory=default_data_dir, description="Folder for what Portico remembers (manifest, results)."
+        default_factory=default_data_dir, description="Folder for what Portico remembers of its servers."
     )
     log_level: LogLevel = Field(default="warning", description="Least serious messages that are logged (to stderr).")
     written: dict[str, str] = Field(default={}, **internal("As in a server, for keys outside servers."))

@@ -2,9 +2,8 @@
 
 PorticoError
 ├── ConfigError            the configuration cannot be used (file, line, key, nearest key)
-├── UnknownName            no such tool, server, category or cursor target; carries the nearest names
-├── InvalidArguments       arguments do not fit the tool's schema; carries the schema line
-├── NotPermitted           policy says no
+├── UnknownName            no such tool, server or profile; carries the nearest names
+├── InvalidArguments       arguments do not fit the tool's schema; carries each problem
 ├── BackendUnavailable     the tool is known, its server cannot be reached now; carries reason and since when
 │   ├── BackendTimeout     the server did not answer in time
 │   └── RecordedOnly       the server is a recording: it can be searched and read, never called
@@ -77,13 +76,6 @@ class InvalidArguments(PorticoError):
     def __init__(self, message: str, *, problems: tuple[str, ...] = (), advice: str = "") -> None:
         super().__init__(message, advice=advice)
         self.problems = problems
-
-
-class NotPermitted(PorticoError):
-    """Policy says no."""
-
-    kind = "not_permitted"
-    code = INVALID_PARAMS
 
 
 class BackendUnavailable(PorticoError):

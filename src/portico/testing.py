@@ -20,9 +20,8 @@ from portico.errors import METHOD_NOT_FOUND, BackendTimeout, RemoteError
 from portico.server.http import make_app, make_server
 from portico.server.stdio import over_pipes
 from portico.storage.manifests import Manifests
-from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
+from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
-from portico.upstream.peer import NO_OPTIONS
 
 Transport = Literal["memory", "http", "stdio"]
 Handler = Callable[[Raw], Raw | Awaitable[Raw]]

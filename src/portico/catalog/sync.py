@@ -23,7 +23,7 @@ from portico.events import Bus, CatalogChanged, ListAnnounced, ResourceUpdated
 from portico.search import Index
 from portico.storage.manifests import Manifest, Manifests, ToolRow
 from portico.upstream import jsontext
-from portico.upstream.backend import Connection, Hello, Raw
+from portico.upstream.backend import Hello, Raw
 from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Sync:
         self._wanted = False
         self._announced: set[str] = set()
         self._listing: asyncio.Task[None] | None = None
-        upstream.on_connected = self._connected
+        upstream.on_connected = self.request
         upstream.on_notified = self._heard
 
     async def refresh(self) -> None:
@@ -144,9 +144,6 @@ class Sync:
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait({self._listing})
-
-    async def _connected(self, connection: Connection) -> None:
-        self.request()
 
     def _heard(self, method: str, params: Raw) -> None:
         if method in _ANNOUNCEMENTS:

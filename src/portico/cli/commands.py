@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError, Group, Parameter, validators
 
 from portico import __version__
 from portico.cli.ending import DONE, UNUSABLE, ended
+from portico.config import Exposure
 
 if TYPE_CHECKING:
     from portico.cli.opening import Setup
@@ -49,7 +50,6 @@ Json = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_def
 Offline = Annotated[
     bool, Parameter(help="Start nothing: answer from what is known from last time.", show_default=False)
 ]
-Exposure = Literal["meta", "full", "code"]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -96,7 +96,9 @@ def serve(
         str | None,
         Parameter(help="Bearer token that clients must send; PORTICO_TOKEN keeps it out of the process list."),
     ] = None,
-    exposure: Annotated[Exposure | None, Parameter(help="What clients see: the meta-tools, or every tool.")] = None,
+    exposure: Annotated[
+        Exposure | None, Parameter(help="What clients see: the meta-tools, every tool, or search and describe.")
+    ] = None,
     profile: Annotated[
         list[str] | None, Parameter(name=["--profile", "-p"], help="Serve only this profile; repeat it for more.")
     ] = None,
@@ -119,7 +121,9 @@ def stdio(
     *,
     config: Files = None,
     profile: Profile = None,
-    exposure: Annotated[Exposure | None, Parameter(help="What the client sees: the meta-tools, or every tool.")] = None,
+    exposure: Annotated[
+        Exposure | None, Parameter(help="What it sees: the meta-tools, every tool, or search and describe.")
+    ] = None,
 ) -> int:
     """Serve one client on stdin and stdout, for clients that start their servers themselves."""
     from portico.cli import stdio as serving

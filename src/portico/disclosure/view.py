@@ -8,13 +8,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from portico.access import EVERYTHING, Scope
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.sync import Catalog
 from portico.catalog.tool import Tool
 from portico.catalog.visible import quoted
+from portico.config import Exposure
 from portico.disclosure import answer, discovery, guidance, metatools
 from portico.disclosure import cursor as cursors
 from portico.disclosure.arguments import checked_arguments
@@ -41,7 +42,6 @@ from portico.execution.call import Calls, Origin
 from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import Upstream
 
-Exposure = Literal["meta", "full", "code"]
 FirstListing = Callable[[Callable[[], bool]], Awaitable[None]]
 PAGE = 250
 REMEMBERED_LINKS = 4_096
@@ -52,7 +52,6 @@ _ABOUT_ONE_RESOURCE = ("resources/read", "resources/subscribe", "resources/unsub
 class Face:
     """What a profile's configuration says about its view."""
 
-    name: str = ""
     exposure: Exposure = "meta"
     scope: Scope = EVERYTHING
     prefixed: bool = True
@@ -193,7 +192,7 @@ class View:
         """In `full`: every tool by the name it is listed under."""
         return self.snapshot.servers[self.sole].tools if self.sole else self.snapshot.flat
 
-    @property
+    @cached_property
     def _enabled(self) -> tuple[str, ...]:
         shown = metatools.CODE_NAMES if self.face.exposure == "code" else metatools.NAMES
         return tuple(name for name in shown if name in self.face.metatools)
@@ -267,9 +266,7 @@ class View:
 
     def _states(self) -> discovery.States:
         return {
-            name: discovery.ServerState(upstream.state, upstream.reason, upstream.status().since)
-            if upstream.reason
-            else discovery.ServerState(upstream.state)
+            name: discovery.ServerState(upstream.state, upstream.reason, upstream.since)
             for name, upstream in self._upstreams.items()
         }
 

@@ -1,5 +1,6 @@
 """The way back to a client while its call runs: progress, log messages, and an upstream's questions to it."""
 
+import contextlib
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -8,7 +9,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel, RootModel, ValidationError
 
-from portico.errors import INVALID_PARAMS, RemoteError
+from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteError
 from portico.upstream.backend import Era, Raw
 from portico.upstream.envelope import LOG_LEVEL_KEY
 
@@ -54,7 +55,9 @@ class ClientRelay:
         if method == "notifications/message" and not self._wants(params.get("level")):
             return
         message: Any = _Message(method=method, params=params)
-        await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
+        # The way to the client is a library's: however it fails, the server works on and its answer is still wanted.
+        with contextlib.suppress(Exception):
+            await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
 
     async def pause(self) -> None:
         """Let go of the client's stream too where it looks through us; elsewhere it stays open for the answer."""
@@ -75,6 +78,8 @@ class ClientRelay:
             raise RemoteError(error.error.code, error.error.message, error.error.data) from error
         except ValidationError as error:
             raise RemoteError(INVALID_PARAMS, f"the client's answer to {method} is not what that asks for") from error
+        except Exception as error:  # whatever breaks the way to the client, the server must not wait
+            raise RemoteError(INTERNAL_ERROR, f"the client could not be asked: {error}") from error
 
     def _wants(self, level: Any) -> bool:
         if self._log_level is None:

@@ -53,6 +53,10 @@ class Watchers:
         """A session has ended."""
         self._sessions = {resource: left for resource, them in self._sessions.items() if (left := them - {session})}
 
+    def of(self, server: str) -> list[tuple[str, set[str]]]:
+        """The URIs of a server that are watched, each with the sessions that do."""
+        return [(uri, them) for (owner, uri), them in self._sessions.items() if owner == server and them]
+
     def others(self, resource: tuple[str, str], session: str) -> bool:
         """Whether anybody else watches it."""
         return bool(self._sessions.get(resource, set()) - {session})
@@ -72,7 +76,10 @@ def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
 
 def session_of(ctx: ServerRequestContext[Any, Any]) -> Session:
     """The session a request belongs to; a modern request over HTTP is a session of its own."""
-    return connection_of(ctx).state.setdefault(_KEY, Session())
+    state = connection_of(ctx).state
+    if _KEY not in state:
+        state[_KEY] = Session()
+    return state[_KEY]
 
 
 class Sessions:

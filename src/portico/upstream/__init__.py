@@ -1,8 +1,9 @@
 """Upstream: the servers behind the gateway, each a `Backend` that can be connected to and asked.
 
-backend (the contract) · stdio, http, sse (MCP over three transports) · functions, recorded (in-process) ·
-envelope, handshake (what the two protocol eras put around a message) · peer (request and answer over a duplex pipe) ·
-process (the operating system) · supervisor (one life per server: states, single-flight start, stop)
+backend (the contract) · stdio, http, sse (MCP over three transports) · functions, recorded (in-process) · envelope,
+handshake (what the two protocol eras put around a message) · jsonrpc, jsontext (frames, ids and text) · peer (request
+and answer over a duplex pipe) · lines, process (the operating system) · wire, eventstream (HTTP) · factory (from
+configuration to backend) · supervisor (one life per server: states, single-flight start, stop)
 
 Everything here carries raw dicts; nothing an upstream says is trusted or interpreted beyond the JSON-RPC frame.
 """

@@ -4,7 +4,7 @@
 raw JSON-RPC dicts: no typed model stands between the upstream's wire and the client's.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -26,7 +26,10 @@ class Hello:
 
 
 class Relay(Protocol):
-    """The way back to the caller whose request an upstream is working on."""
+    """The way back to the caller whose request an upstream is working on.
+
+    Telling never raises, however the way to the client fails; asking raises PorticoError and nothing else.
+    """
 
     @property
     def origin(self) -> str:
@@ -68,13 +71,16 @@ class Ask:
     """Extra HTTP headers (`Mcp-Param-*`); other transports ignore them."""
 
 
+NO_OPTIONS = Ask()
+
+
 class Connection(Protocol):
     """One live conversation with an upstream."""
 
     @property
     def hello(self) -> Hello: ...
 
-    async def request(self, method: str, params: Raw | None = None, ask: Ask = ...) -> Raw:
+    async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
         """Send a request, return its raw result.
 
         Raises RemoteError (the upstream said no), BackendTimeout, BackendUnavailable (the conversation is over).
@@ -102,6 +108,3 @@ class Backend(Protocol):
     def diagnostics(self) -> Mapping[str, Any]:
         """What is known about the last conversation: pid, last stderr lines, noise count …"""
         ...
-
-
-Connect = Callable[[Listener, Era | None], Awaitable[Connection]]

@@ -91,3 +91,16 @@ def subscription_params(capabilities: Mapping[str, Any]) -> Raw | None:
         if isinstance(declared := capabilities.get(kind), Mapping) and declared.get("listChanged")
     }
     return {"notifications": wanted} if wanted else None
+
+
+def without_subscription(message: Raw) -> Raw:
+    """A change without the id of our subscription: that is ours, not the client's."""
+    params = message.get("params")
+    if not isinstance(params, dict):
+        return message
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or SUBSCRIPTION_KEY not in meta:
+        return message
+    rest = {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY}
+    kept = {key: value for key, value in params.items() if key != "_meta"}
+    return {**message, "params": {**kept, "_meta": rest} if rest else kept}

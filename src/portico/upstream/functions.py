@@ -20,9 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, BackendUnavailable, RemoteError
 from portico.upstream import jsontext
-from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
+from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import MODERN_VERSION
-from portico.upstream.peer import NO_OPTIONS
 
 Function = Callable[..., Any]
 

@@ -6,26 +6,23 @@ modern era:    no session, cancellation by hanging up, a subscription beside.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from portico.errors import (
-    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
-    BackendTimeout,
     BackendUnavailable,
     PorticoError,
     RemoteError,
 )
-from portico.upstream.backend import Ask, Era, Hello, Listener, Raw, Relay
+from portico.upstream import jsonrpc
+from portico.upstream.backend import NO_OPTIONS, Ask, Era, Hello, Listener, Raw, Relay
 from portico.upstream.envelope import legacy_params, modern_params, with_progress_token
 from portico.upstream.handshake import DiedOfProbe, Protocols, introduce
 from portico.upstream.http_exchange import Exchange, ServerUnreachable
 from portico.upstream.http_following import follow_session, follow_subscription
 from portico.upstream.http_headers import SESSION_HEADER, handshake_headers, negotiated_version, routing_headers
 from portico.upstream.http_refusal import HttpRefusal, SessionGone
-from portico.upstream.peer import MAX_SERVER_REQUESTS, NO_OPTIONS, answer_upstream
 
 MAX_REQUESTS = 100
 """Requests under way at one time; more wait their turn. Answers and cancellations never wait."""
@@ -124,7 +121,7 @@ class HttpConnection:
             async with call.clock, self._turns:
                 call.sent = True
                 result, _ = await self._exchange.ask(
-                    _frame(method, params, request_id),
+                    jsonrpc.frame(method, params, request_id),
                     hear,
                     headers=headers,
                     paused=None if self._modern else call.pause,
@@ -133,10 +130,7 @@ class HttpConnection:
         except TimeoutError:
             self._abandon(request_id, call, "timed out")
             self.last_error = f"no answer to {method} within {ask.timeout:g} s"
-            raise BackendTimeout(
-                f"{self._name} did not answer {method} within {ask.timeout:g} s",
-                advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
-            ) from None
+            raise jsonrpc.timed_out(self._name, method, ask.timeout) from None
         except asyncio.CancelledError:
             self._abandon(request_id, call, "cancelled by the caller")
             raise
@@ -154,12 +148,12 @@ class HttpConnection:
         """Send a notification."""
         if self._ended is None:
             headers = routing_headers(method, None) if self._modern else None
-            await self._exchange.tell(_frame(method, legacy_params(params)), headers)
+            await self._exchange.tell(jsonrpc.frame(method, legacy_params(params)), headers)
 
     async def send_request(self, method: str, params: Raw | None) -> Raw:
         """A request with nothing around it: the handshake's own."""
         self._last_id += 1
-        frame = _frame(method, params, self._last_id)
+        frame = jsonrpc.frame(method, params, self._last_id)
         if method != "server/discover":
             result, headers = await self._exchange.ask(frame, self._ignored)
             self._session = headers.get(SESSION_HEADER)
@@ -182,7 +176,7 @@ class HttpConnection:
         """A notification with nothing around it: the handshake's own."""
         # There are servers that refuse `initialized` and work all the same.
         with contextlib.suppress(RemoteError, HttpRefusal):
-            await self._exchange.tell(_frame(method, params))
+            await self._exchange.tell(jsonrpc.frame(method, params))
 
     async def close(self) -> None:
         """End the session and hang up."""
@@ -241,19 +235,17 @@ class HttpConnection:
             if (task := self._answering.get(str(params.get("requestId")))) is not None:
                 task.cancel()
         elif (relay := self._addressee(method, call)) is not None:
-            with contextlib.suppress(PorticoError, OSError):
-                await relay.notify(method, params)
+            await relay.notify(method, params)
         else:
             self._listener.notified(method, params)
 
     async def _progressed(self, params: Raw) -> None:
-        call = self._calls.get(_number(params.get("progressToken")))
+        call = self._calls.get(jsonrpc.known_id(params.get("progressToken")))
         if call is None or call.ask.relay is None or call.progress_token is None:
             return
         if call.ask.timeout is not None:
             call.clock.reschedule(asyncio.get_running_loop().time() + call.ask.timeout)
-        with contextlib.suppress(PorticoError, OSError):
-            await call.ask.relay.notify("notifications/progress", {**params, "progressToken": call.progress_token})
+        await call.ask.relay.notify("notifications/progress", {**params, "progressToken": call.progress_token})
 
     def _addressee(self, method: str, call: _Call | None) -> Relay | None:
         if call is not None and (method not in _ABOUT_NO_REQUEST or call.method == "subscriptions/listen"):
@@ -262,15 +254,13 @@ class HttpConnection:
 
     def _sole_caller(self) -> Relay | None:
         # Not every server says which call a message belongs to; while all calls come from one client, it is that one.
-        relays = [call.ask.relay for call in self._calls.values() if call.ask.relay is not None]
-        return relays[-1] if relays and len({relay.origin for relay in relays}) == 1 else None
+        return jsonrpc.sole_caller(call.ask.relay for call in self._calls.values())
 
     def _asked(self, request_id: object, method: str, params: Raw, call: _Call | None) -> None:
-        if len(self._tasks) >= 2 * MAX_SERVER_REQUESTS:
+        if len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS:
             return  # a flood; even refusals would only feed it
-        if len(self._answering) >= MAX_SERVER_REQUESTS:
-            error = {"code": INTERNAL_ERROR, "message": "too many requests at once"}
-            self._spawn(self._tell({"jsonrpc": "2.0", "id": request_id, "error": error}))
+        if len(self._answering) >= jsonrpc.MAX_SERVER_REQUESTS:
+            self._spawn(self._tell(jsonrpc.too_many(request_id)))
             return
         relay = call.ask.relay if call is not None else self._sole_caller()
         task = self._spawn(self._answer(request_id, method, params, relay, call))
@@ -282,7 +272,7 @@ class HttpConnection:
         self, request_id: object, method: str, params: Raw, relay: Relay | None, call: _Call | None
     ) -> None:
         try:
-            frame = await answer_upstream(request_id, method, params, relay, self._roots)
+            frame = await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots)
         finally:
             self._answering.pop(str(request_id), None)
             if call is not None:
@@ -294,7 +284,7 @@ class HttpConnection:
         # In the modern era the closed stream has said it already.
         if call.sent and not self._modern and self._ended is None:
             params: Raw = {"requestId": request_id, "reason": reason}
-            self._spawn(self._tell(_frame("notifications/cancelled", params)), name="farewell")
+            self._spawn(self._tell(jsonrpc.frame("notifications/cancelled", params)), name="farewell")
 
     async def _tell(self, frame: Raw) -> None:
         with contextlib.suppress(PorticoError, TimeoutError):
@@ -309,19 +299,3 @@ class HttpConnection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _frame(method: str, params: Mapping[str, Any] | None, request_id: int | None = None) -> Raw:
-    frame: Raw = {"jsonrpc": "2.0", "method": method}
-    if request_id is not None:
-        frame["id"] = request_id
-    if params is not None:
-        frame["params"] = params
-    return frame
-
-
-def _number(token: object) -> int:
-    # Some servers echo a token as text.
-    if isinstance(token, int):
-        return token
-    return int(token) if isinstance(token, str) and token.isdecimal() else -1

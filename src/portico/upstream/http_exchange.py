@@ -15,7 +15,7 @@ from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
 from portico.upstream.http_refusal import HttpRefusal, SessionGone, error_message, not_an_answer, refusal
-from portico.upstream.peer import remote_error
+from portico.upstream.jsonrpc import remote_error
 from portico.upstream.wire import Reply, StaleConnection, TooLarge, Unreachable, Wire, WireError
 
 Hear = Callable[[Raw], Awaitable[None]]

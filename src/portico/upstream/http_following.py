@@ -9,7 +9,7 @@ from typing import Any
 
 from portico.errors import BackendUnavailable, RemoteError
 from portico.upstream.backend import Raw
-from portico.upstream.envelope import SUBSCRIPTION_KEY, modern_params, subscription_params
+from portico.upstream.envelope import modern_params, subscription_params, without_subscription
 from portico.upstream.http_exchange import Exchange, Hear, ServerUnreachable
 from portico.upstream.http_headers import routing_headers
 from portico.upstream.http_refusal import HttpRefusal, SessionGone
@@ -105,19 +105,6 @@ async def _follow(
             retry_ms = retry_ms if messages.retry_ms is None else messages.retry_ms
         await asyncio.sleep(_pause(failures, retry_ms))
         failures += 1
-
-
-def without_subscription(message: Raw) -> Raw:
-    """A change without the id of our subscription: that is ours, not the client's."""
-    params = message.get("params")
-    if not isinstance(params, dict):
-        return message
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or SUBSCRIPTION_KEY not in meta:
-        return message
-    rest = {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY}
-    kept = {key: value for key, value in params.items() if key != "_meta"}
-    return {**message, "params": {**kept, "_meta": rest} if rest else kept}
 
 
 def _pause(failures: int, retry_ms: int | None) -> float:

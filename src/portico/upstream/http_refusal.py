@@ -8,7 +8,7 @@ import orjson
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, PorticoError
 from portico.upstream.backend import Raw
 from portico.upstream.http_headers import safe_url
-from portico.upstream.peer import remote_error
+from portico.upstream.jsonrpc import remote_error
 
 SHOWN_BODY_CHARS = 200
 

@@ -101,6 +101,6 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def shown(text: str) -> str:
+def without_control(text: str) -> str:
     """Text that may be shown to anyone: without colours and other control characters."""
     return _CONTROL.sub("", text)

@@ -14,21 +14,17 @@ from typing import Any, cast
 
 from portico.errors import (
     INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
-    BackendTimeout,
     BackendUnavailable,
     PorticoError,
     RemoteError,
 )
-from portico.upstream.backend import Ask, Listener, Raw, Relay
+from portico.upstream import jsonrpc
+from portico.upstream.backend import NO_OPTIONS, Ask, Listener, Raw, Relay
 from portico.upstream.envelope import with_progress_token
 
 Work = Coroutine[Any, Any, None]
 Send = Callable[[Raw], Work]
 
-NO_OPTIONS = Ask()
-MAX_SERVER_REQUESTS = 64
-"""Requests of the other side handled at one time; more are refused."""
 MAX_UNTOLD = 100
 """Progress that waits for a caller who does not take it; of more, the oldest is dropped."""
 MAX_TASKS = 1_000
@@ -78,14 +74,11 @@ class Peer:
         self._waiting[request_id] = waiting
         try:
             async with asyncio.timeout(ask.timeout) as waiting.deadline:
-                await self._send(_frame(method, params, request_id))
+                await self._send(jsonrpc.frame(method, params, request_id))
                 return await waiting.answer
         except TimeoutError:
             self._abandon(request_id, method, "timed out")
-            raise BackendTimeout(
-                f"{self._name} did not answer {method} within {ask.timeout:g} s",
-                advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
-            ) from None
+            raise jsonrpc.timed_out(self._name, method, ask.timeout) from None
         except asyncio.CancelledError:
             self._abandon(request_id, method, "cancelled by the caller")
             raise
@@ -95,7 +88,7 @@ class Peer:
     async def notify(self, method: str, params: Raw | None) -> None:
         """Send a notification."""
         if self._ended is None:
-            await self._send(_frame(method, params))
+            await self._send(jsonrpc.frame(method, params))
 
     def receive(self, message: object) -> None:
         """Take one decoded message; whatever is not JSON-RPC is counted as noise."""
@@ -137,7 +130,7 @@ class Peer:
             await asyncio.wait(self._tasks)
 
     def _answered(self, frame: Raw) -> None:
-        waiting = self._waiting.get(_request_id(frame["id"]))
+        waiting = self._waiting.get(jsonrpc.known_id(frame["id"]))
         if waiting is None:
             return
         if waiting.telling is not None and not waiting.telling.done():
@@ -147,7 +140,7 @@ class Peer:
 
     def _notified(self, method: str, params: Raw) -> None:
         if method == "notifications/progress":
-            waiting = self._waiting.get(_request_id(params.get("progressToken")))
+            waiting = self._waiting.get(jsonrpc.known_id(params.get("progressToken")))
             if waiting is not None and waiting.relay is not None and waiting.progress_token is not None:
                 waiting.progressed()
                 waiting.untold.append({**params, "progressToken": waiting.progress_token})
@@ -160,8 +153,8 @@ class Peer:
             self._listener.notified(method, params)
 
     def _asked(self, request_id: object, method: str, params: Raw) -> None:
-        if self._questions >= MAX_SERVER_REQUESTS:
-            self._spawn(self._send(_refusal(request_id, INTERNAL_ERROR, "too many requests at once")))
+        if self._questions >= jsonrpc.MAX_SERVER_REQUESTS:
+            self._spawn(self._send(jsonrpc.too_many(request_id)))
         else:
             self._questions += 1
             asked = self._spawn(self._answer(request_id, method, params, self._sole_caller()))
@@ -171,15 +164,15 @@ class Peer:
         self._questions -= 1
 
     async def _answer(self, request_id: object, method: str, params: Raw, relay: Relay | None) -> None:
-        await self._send(await answer_upstream(request_id, method, params, relay, self._roots))
+        await self._send(await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots))
 
     def _sole_caller(self) -> Relay | None:
-        relays = [waiting.relay for waiting in self._waiting.values() if waiting.relay is not None]
-        return relays[-1] if relays and len({relay.origin for relay in relays}) == 1 else None
+        return jsonrpc.sole_caller(waiting.relay for waiting in self._waiting.values())
 
     def _abandon(self, request_id: int, method: str, reason: str) -> None:
         if self._ended is None and method != "initialize":
-            self._spawn(self._send(_frame("notifications/cancelled", {"requestId": request_id, "reason": reason})))
+            cancelled = jsonrpc.frame("notifications/cancelled", {"requestId": request_id, "reason": reason})
+            self._spawn(self._send(cancelled))
 
     def _spawn(self, work: Work) -> asyncio.Task[None]:
         task = asyncio.create_task(_contained(work))
@@ -189,43 +182,12 @@ class Peer:
         return task
 
 
-async def answer_upstream(
-    request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...]
-) -> Raw:
-    """The answer frame to a request an upstream made of us."""
-    if method == "ping":
-        return _result(request_id, {})
-    if method in ("sampling/createMessage", "elicitation/create", "roots/list") and relay is not None:
-        try:
-            return _result(request_id, await relay.request(method, params))
-        except PorticoError as error:
-            if method != "roots/list":
-                return _refusal(request_id, error.code, error.message, getattr(error, "data", None))
-        except Exception as error:  # the way to the client is a library's: whatever breaks it, the server must not wait
-            return _refusal(request_id, INTERNAL_ERROR, f"the client could not be asked: {error}")
-    if method == "roots/list":
-        return _result(request_id, {"roots": list(roots)})
-    return _refusal(request_id, METHOD_NOT_FOUND, f"{method} is not available outside a client's call")
-
-
-def remote_error(error: Mapping[str, Any]) -> RemoteError:
-    """An upstream's error object, unchanged."""
-    code = error.get("code")
-    message = error.get("message")
-    return RemoteError(
-        code if isinstance(code, int) else INTERNAL_ERROR,
-        message if isinstance(message, str) else "the server gave no message",
-        error.get("data"),
-        has_data="data" in error,
-    )
-
-
 def _settle(waiting: _Waiting, frame: Raw) -> None:
     answer, error = waiting.answer, frame.get("error")
     if answer.done():
         return
     if isinstance(error, Mapping):
-        answer.set_exception(remote_error(cast("Mapping[str, Any]", error)))
+        answer.set_exception(jsonrpc.remote_error(cast("Mapping[str, Any]", error)))
     elif isinstance(result := frame.get("result"), dict):
         answer.set_result(cast(Raw, result))
     else:
@@ -234,43 +196,10 @@ def _settle(waiting: _Waiting, frame: Raw) -> None:
 
 async def _tell(relay: Relay, method: str, untold: deque[Raw]) -> None:
     while untold:
-        # The way to the client is a library's: however it fails, the server works on and its answer is still wanted.
-        with contextlib.suppress(Exception):
-            await relay.notify(method, untold.popleft())
+        await relay.notify(method, untold.popleft())
 
 
 async def _contained(work: Work) -> None:
     # A pipe that closed must not take the conversation down with it.
     with contextlib.suppress(PorticoError, OSError):
         await work
-
-
-def _frame(method: str, params: Raw | None, request_id: int | None = None) -> Raw:
-    frame: Raw = {"jsonrpc": "2.0", "method": method}
-    if request_id is not None:
-        frame["id"] = request_id
-    if params is not None:
-        frame["params"] = params
-    return frame
-
-
-def _result(request_id: object, result: Raw) -> Raw:
-    return {"jsonrpc": "2.0", "id": request_id, "result": result}
-
-
-def _refusal(request_id: object, code: int, message: str, data: Any = None) -> Raw:
-    error: Raw = {"code": code, "message": message}
-    if data is not None:
-        error["data"] = data
-    return {"jsonrpc": "2.0", "id": request_id, "error": error}
-
-
-def _request_id(value: object) -> int:
-    """Some servers echo ids and tokens as strings, or as 1.0."""
-    if isinstance(value, bool):
-        return -1
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else -1
-    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else -1

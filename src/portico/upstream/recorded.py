@@ -11,9 +11,8 @@ from typing import Any, cast
 
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RecordedOnly, RemoteError
 from portico.upstream import jsontext
-from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
+from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.handshake import hello_from_handshake
-from portico.upstream.peer import NO_OPTIONS
 
 _LISTS = {
     "tools/list": "tools",

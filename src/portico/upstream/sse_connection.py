@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin
 
 from portico.errors import BackendUnavailable
-from portico.upstream.backend import Ask, Hello, Listener, Raw
+from portico.upstream.backend import NO_OPTIONS, Ask, Hello, Listener, Raw
 from portico.upstream.envelope import legacy_params
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.handshake import introduce
 from portico.upstream.http_exchange import Exchange, ServerUnreachable
 from portico.upstream.http_headers import address_of, safe_url
 from portico.upstream.http_refusal import HttpRefusal
-from portico.upstream.peer import NO_OPTIONS, Peer
+from portico.upstream.peer import Peer
 from portico.upstream.wire import Reply, WireError
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from portico.errors import BackendUnavailable, RemoteError
+from portico.errors import BackendUnavailable, PorticoError, RemoteError
 from portico.upstream import jsontext, lines, process
-from portico.upstream.backend import Ask, Connection, Era, Hello, Listener, Raw
-from portico.upstream.envelope import SUBSCRIPTION_KEY, legacy_params, modern_params, subscription_params
+from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
+from portico.upstream.envelope import legacy_params, modern_params, subscription_params, without_subscription
 from portico.upstream.handshake import DiedOfProbe, Protocols, SpokeBoth, introduce
-from portico.upstream.peer import NO_OPTIONS, Peer
+from portico.upstream.peer import Peer
 
 STDERR_LINES = 100
 STDERR_LINE_CHARS = 1_000
@@ -148,7 +148,7 @@ class StdioConnection:
         return modern_params(params) if self.hello.era == "modern" else legacy_params(params)
 
     async def _follow(self, params: Raw) -> None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(PorticoError):
             await self.request("subscriptions/listen", params)
 
     async def _write(self, frame: Raw) -> None:
@@ -195,12 +195,12 @@ class StdioConnection:
     def _take(self, line: bytes) -> None:
         message, clean = lines.message(line)
         before = self._peer.noise
-        self._peer.receive(_without_subscription(message))
+        self._peer.receive(without_subscription(message) if isinstance(message, dict) else message)
         if not clean and self._peer.noise == before:
             self._peer.noise += 1
         if self._peer.noise != before:
             self._note(noise=self._peer.noise)
-            self._noise.append(lines.shown(line[:200].decode(errors="replace")).rstrip())
+            self._noise.append(lines.without_control(line[:200].decode(errors="replace")).rstrip())
 
     def _note(self, **facts: Any) -> None:
         notes = self._backend.notes
@@ -218,17 +218,7 @@ class StdioConnection:
             if partial:
                 self._stderr.pop()
             *whole, partial = (partial + decoder.decode(chunk)).split("\n")
-            self._stderr.extend(lines.shown(line[:STDERR_LINE_CHARS]) for line in whole[-STDERR_LINES:])
+            self._stderr.extend(lines.without_control(line[:STDERR_LINE_CHARS]) for line in whole[-STDERR_LINES:])
             partial = partial[-STDERR_LINE_CHARS:]
             if partial:  # a question waits on the same line for its answer
-                self._stderr.append(lines.shown(partial))
-
-
-def _without_subscription(message: Any) -> Any:
-    """List changes of a modern server carry the id of our subscription: ours, not the client's."""
-    if isinstance(message, dict) and "method" in message:
-        params = message.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        if isinstance(meta, dict):
-            meta.pop(SUBSCRIPTION_KEY, None)
-    return message
+                self._stderr.append(lines.without_control(partial))

@@ -11,14 +11,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from portico.errors import BackendUnavailable, RemoteError
 from portico.events import Bus, UpstreamLost, UpstreamReady
-from portico.upstream.backend import Ask, Backend, Connection, Era, Hello, Raw
-from portico.upstream.peer import NO_OPTIONS
+from portico.upstream.backend import NO_OPTIONS, Ask, Backend, Connection, Era, Hello, Raw
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class Upstream:
         self.backend = backend
         self.isolated = isolated
         self.era: Era | None = era
-        self.on_connected: Callable[[Connection], Awaitable[None]] | None = None
+        self.on_connected: Callable[[], None] | None = None
         self.on_notified: Callable[[str, Raw], None] | None = None
         self._bus = bus
         self._start_timeout = start_timeout
@@ -90,6 +89,10 @@ class Upstream:
     @property
     def reason(self) -> str:
         return self._reason
+
+    @property
+    def since(self) -> float:
+        return self._since
 
     def status(self) -> Status:
         """State, since when, and why."""
@@ -163,15 +166,14 @@ class Upstream:
             starting.cancel()
             await asyncio.wait({starting})
         connection = self._live.pop(session, None)
-        if not self._live and not self._starting:
-            self.mark(self._at_rest)
+        self._answered.discard(session)
+        self._rested()
         if connection is not None:
             await asyncio.shield(self._clear_away(connection))
 
     async def rest(self, idle: float) -> None:
         """Stop a server that nobody has used for so many seconds; its next call starts it again."""
         if self._live and not self._busy and not self._starting and time.monotonic() - self._last_used >= idle:
-            self.mark(self._at_rest)
             await self._clear_all_away()
 
     async def stop(self) -> None:
@@ -183,12 +185,11 @@ class Upstream:
         if starting:
             await asyncio.wait(starting)
         await self._clear_all_away()
-        if self._state in ("ready", "degraded", "starting"):
-            self.mark(self._at_rest)
 
-    @property
-    def _at_rest(self) -> State:
-        return "known" if self._known else "configured"
+    def _rested(self) -> None:
+        # Only a server that was up rests: one that is down or disabled stays so, with its reason.
+        if self._state in ("ready", "degraded", "starting") and not self._live and not self._starting:
+            self.mark("known" if self._known else "configured")
 
     def _clear_away(self, connection: Connection) -> "asyncio.Task[None]":
         # A task of its own: whoever asked for it may be cancelled, and `stop` waits for all of them.
@@ -204,6 +205,8 @@ class Upstream:
 
     async def _clear_all_away(self) -> None:
         connections, self._live = list(self._live.values()), {}
+        self._answered.clear()
+        self._rested()
         for connection in connections:
             self._clear_away(connection)
         if self._closing:
@@ -221,7 +224,12 @@ class Upstream:
             task = asyncio.create_task(self._start(key), name=f"start {self.name}")
             self._starting[key] = task
             task.add_done_callback(lambda done: self._started(key, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and self._stopped:
+                raise BackendUnavailable(f"{self.name} is stopped: the gateway is shutting down") from None
+            raise
 
     def _started(self, key: str, task: "asyncio.Task[Connection]") -> None:
         self._starting.pop(key, None)
@@ -257,7 +265,7 @@ class Upstream:
         self.mark("ready")
         self._bus.publish(UpstreamReady(self.name))
         if self.on_connected is not None:
-            await self.on_connected(connection)
+            self.on_connected()
         return connection
 
     def _failed(self, reason: str, advice: str = "") -> BackendUnavailable:
@@ -300,7 +308,9 @@ class Upstream:
         if connection is None:
             return
         self._clear_away(connection)
-        if not self._busy and key not in self._answered:
+        answered = key in self._answered
+        self._answered.discard(key)
+        if not self._busy and not answered:
             # It was not a call that killed it: trying again at once would kill it again, and again.
             self._pause(reason)
         if not self._live:

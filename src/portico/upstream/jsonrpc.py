@@ -1,0 +1,92 @@
+"""JSON-RPC as both kinds of wire speak it, duplex and HTTP: frames, ids, and answers to a server's own requests."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from portico.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, BackendTimeout, PorticoError, RemoteError
+from portico.upstream.backend import Raw, Relay
+
+MAX_SERVER_REQUESTS = 64
+"""Requests of the other side handled at one time; more are refused."""
+
+
+def frame(method: str, params: Mapping[str, Any] | None, request_id: int | None = None) -> Raw:
+    """A request, or without an id a notification."""
+    made: Raw = {"jsonrpc": "2.0", "method": method}
+    if request_id is not None:
+        made["id"] = request_id
+    if params is not None:
+        made["params"] = params
+    return made
+
+
+def result(request_id: object, value: Raw) -> Raw:
+    """The answer to a request."""
+    return {"jsonrpc": "2.0", "id": request_id, "result": value}
+
+
+def refusal(request_id: object, code: int, message: str, data: Any = None) -> Raw:
+    """The answer to a request that is refused."""
+    error: Raw = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return {"jsonrpc": "2.0", "id": request_id, "error": error}
+
+
+def known_id(value: object) -> int:
+    """Some servers echo ids and tokens as strings, or as 1.0."""
+    if isinstance(value, bool):
+        return -1
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else -1
+    return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else -1
+
+
+def too_many(request_id: object) -> Raw:
+    """The answer to one request too many."""
+    return refusal(request_id, INTERNAL_ERROR, "too many requests at once")
+
+
+def sole_caller(relays: Iterable[Relay | None]) -> Relay | None:
+    """The one client all calls in flight come from: what a server says of its own belongs to it."""
+    known = [relay for relay in relays if relay is not None]
+    return known[-1] if known and len({relay.origin for relay in known}) == 1 else None
+
+
+def timed_out(name: str, method: str, patience: float | None) -> BackendTimeout:
+    """A server did not answer."""
+    return BackendTimeout(
+        f"{name} did not answer {method} within {patience or 0:g} s",
+        advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
+    )
+
+
+async def answer_upstream(
+    request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...]
+) -> Raw:
+    """The answer frame to a request an upstream made of us."""
+    if method == "ping":
+        return result(request_id, {})
+    if method in ("sampling/createMessage", "elicitation/create", "roots/list") and relay is not None:
+        try:
+            return result(request_id, await relay.request(method, params))
+        except PorticoError as error:
+            if method != "roots/list":
+                return refusal(request_id, error.code, error.message, getattr(error, "data", None))
+    if method == "roots/list":
+        return result(request_id, {"roots": list(roots)})
+    return refusal(request_id, METHOD_NOT_FOUND, f"{method} is not available outside a client's call")
+
+
+def remote_error(error: Mapping[str, Any]) -> RemoteError:
+    """An upstream's error object, unchanged."""
+    code = error.get("code")
+    message = error.get("message")
+    return RemoteError(
+        code if isinstance(code, int) else INTERNAL_ERROR,
+        message if isinstance(message, str) else "the server gave no message",
+        error.get("data"),
+        has_data="data" in error,
+    )
