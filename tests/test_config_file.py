@@ -70,7 +70,7 @@ def test_a_whole_file_loads(project: Project):
         data_dir: data
         log_level: WARN
         profiles:
-          work: {exposure: code, servers: ["git*"], budgets: {discovery: 900}}
+          work: {exposure: code, servers: ["file*"], budgets: {discovery: 900}}
           empty:
         servers:
           files:
@@ -200,7 +200,7 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("exposure: ful\n", 1, "Did you mean full?"),
         ("metatools:\n  search_tool: false\n", 2, "Did you mean search_tools?"),
         ("gateway:\n  port: many\n", 2, "expected a whole number, found 'many'"),
-        ("gateway:\n  port: 70000\n", 2, "less than or equal to 65535"),
+        ("gateway:\n  port: 70000\n", 2, "expected at most 65535, found 70000"),
         ("pins: files.read\n", 1, "expected a list, found 'files.read'"),
         ("servers:\n  a:\n    command: x\n    args: -y\n", 4, "expected a list"),
         ("servers:\n  a:\n    command: x\n    disabled: perhaps\n", 4, "expected true or false, found 'perhaps'"),
@@ -210,6 +210,7 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("servers:\n  a:\n    command: x\n    type: websocket\n", 4, "expected one of stdio, http, sse"),
         ("servers:\n  a: npx -y something\n", 2, "expected keys like command or url"),
         ("servers: 5\n", 1, "expected a mapping of server names"),
+        ("servers: [a, b]\n", 1, "servers: expected servers by name, found a list"),
         ("servers:\n  a:\n    command: x\n    problem: none\n", 4, "only Portico itself sets this"),
         ("servers:\n  portico: {command: x}\n", 2, "this name is Portico's own"),
         ("profiles:\n  a/b: {}\n", 1, "cannot be part of a URL"),
@@ -653,3 +654,29 @@ def test_whatever_is_written_loads_or_is_refused_as_a_configuration(
         assert json.dumps(masked(loaded.config))
         assert all(str(warning) for warning in loaded.warnings)
     assert refused is None or refused.file == name
+
+
+def test_a_profile_or_pin_that_leads_to_no_server_is_a_warning_with_the_nearest_name(project: Project):
+    loaded = project.load("""
+        servers:
+          github: {command: x}
+          docs: {command: y}
+        profiles:
+          dev:
+            servers: ["git*", gihtub]
+        pins:
+          - docs.search
+          - dcos.search
+    """)
+    assert [str(warning) for warning in loaded.warnings] == [
+        "portico.yaml:6: profiles.dev.servers.1: 'gihtub' matches no server\nDid you mean github?",
+        "portico.yaml:9: pins.1: 'dcos' matches no server\nDid you mean docs?",
+    ]
+    assert not project.load("profiles: {dev: {servers: [notes]}}").warnings  # the demo's servers are not in the file
+
+
+def test_functions_are_imported_from_the_folder_of_the_file_that_names_them(project: Project):
+    project.write("servers: {a: {functions: x}, b: {functions: x, cwd: lib}, c: {command: x}}", "deep/portico.yaml")
+    servers = project.load_files("deep/portico.yaml").config.servers
+    deep = project.folder / "deep"
+    assert [servers[name].cwd for name in "abc"] == [str(deep), str(deep / "lib"), None]

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 from portico.cli.commands import app
-from portico.config_file import load
+from portico.config_file import keys, load
+from portico.config_file.reference import filled_in
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "RESULTS.md"]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,18 @@ def test_every_measurement_in_the_readme_can_be_run(module: str):
 def test_every_link_between_documents_leads_somewhere(document: Path):
     for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+def test_the_example_in_the_configuration_reference_loads_without_a_warning(tmp_path: Path):
+    (example,) = blocks("yaml", CONFIGURATION)
+    (tmp_path / "portico.yaml").write_text(example, encoding="utf-8")
+    loaded = load([tmp_path / "portico.yaml"], environ={"GITHUB_TOKEN": "t"})
+    assert (set(loaded.config.servers), loaded.warnings) == ({"github", "docs", "billing"}, ())
+
+
+def test_the_configuration_reference_is_as_the_models_are():
+    written_anew = filled_in(CONFIGURATION)
+    assert written_anew == CONFIGURATION, "run: python -m portico.config_file.reference docs/configuration.md"
+    for key in keys():
+        assert f"**`{key.dotted}`**" in CONFIGURATION
+        assert key.environment is None or f"`{key.environment}`" in CONFIGURATION

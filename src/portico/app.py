@@ -72,7 +72,7 @@ class Gateway:
         for name, backend in given.items():
             self._add(name, backend, 30, 30, 3_600, isolated=False)
         call_timeouts = {name: min(server.timeouts.call_s, config.limits.call_s) for name, server in configured.items()}
-        self.calls = Calls(self.upstreams, call_timeouts, self.bus)
+        self.calls = Calls(self.upstreams, call_timeouts, self.bus, longest=float(config.limits.call_s))
         self._doors: dict[str, Door] = {}
         self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -213,6 +213,8 @@ class Gateway:
                 await self._syncs[name].refresh()
             except PorticoError as error:
                 logger.info("%s was not started: %s", name, error.message)
+            except Exception:  # one server's fault is no other's
+                logger.exception("%s could not be started or listed", name)
             if heard is not None:
                 heard(name)
 

@@ -121,7 +121,10 @@ class BackendConfig(Section):
     inherit_env: tuple[str, ...] = Field(
         default=(), description="stdio: our variables it gets beside the harmless ones."
     )
-    cwd: str | None = Field(default=None, description="stdio: its working directory; relative to the config file.")
+    cwd: str | None = Field(
+        default=None,
+        description="stdio: its working directory; functions: where they are imported from; relative to the file.",
+    )
 
     url: str | None = Field(default=None, description="http, sse: the endpoint.", repr=False)
     headers: dict[str, str] = Field(default={}, description="http, sse: headers sent with every request.", repr=False)

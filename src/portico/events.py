@@ -57,6 +57,8 @@ class ResourceUpdated:
 
     server: str
     uri: str
+    session: str = ""
+    """Whose instance of the server says so; empty where all share it."""
 
 
 @dataclass(frozen=True)

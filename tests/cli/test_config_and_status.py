@@ -113,3 +113,14 @@ def test_all_well_is_exit_code_0(home: Home) -> None:
     ran = home.run("status")
     assert ran.code == 0
     assert ran.out.count(": ready, functions, ") == 8
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["search", "anything"], ["status", "--json"], ["call", "hub.x", "--json"]]
+)
+def test_advice_about_a_missing_variable_is_shown_whole(home: Home, words: list[str]) -> None:
+    home.write({"servers": {"hub": {"command": "x", "env": {"HUB_TOKEN": "${GITHUB_TOKEN}"}}}})
+    ran = home.run(*words)
+    assert ran.code == 1
+    assert "${GITHUB_TOKEN" in ran.out
+    assert "***" not in ran.out

@@ -1,11 +1,16 @@
 """`search`, `browse` and `describe` show people and programs what agents see."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from portico.catalog.tool import make_tool
+from portico.cli.discover import tool_lines
+from portico.cli.screen import Screen
 from portico.demo import servers
 
 from .conftest import Home, command
@@ -68,6 +73,11 @@ def test_a_wrong_server_gets_the_nearest_name_back(home: Home) -> None:
     assert "Did you mean calculator" in ran.err
 
 
+def test_a_person_is_advised_of_commands(home: Home) -> None:
+    assert "`portico browse` lists them." in home.run("browse", "qqzzxx").err
+    assert "`portico search` finds one." in home.run("describe", "qqzzxx").err
+
+
 def test_tools_are_described_at_three_levels(home: Home) -> None:
     home.run("browse")
     brief = home.run("describe", "colors.mix_colors", "text/slugify", "--detail", "brief")
@@ -97,6 +107,39 @@ def test_a_profile_sees_only_its_own(home: Home) -> None:
     assert [server["name"] for server in home.run("browse", "-p", "words", "--json").data["servers"]] == ["text"]
     assert home.run("describe", "colors.mix_colors", "-p", "words").code == 1
     assert "There is no profile 'nobody'" in home.run("browse", "-p", "nobody").err
+
+
+def test_a_server_that_never_answers_holds_up_nobody_and_is_named(home: Home) -> None:
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"], "timeouts": {"start_s": 600}}
+    home.write({"servers": {"silent": silent, "text": {"functions": "portico.demo.text:TOOLS"}}})
+    called = home.run("call", "text.slugify", "text=A B")
+    assert (called.code, called.out, called.err) == (0, "a-b\n", "")
+    ran = home.run("search", "slugify", "--json")
+    assert ran.data["tools"][0]["name"] == "text.slugify"
+    assert [(one["name"], one["state"]) for one in ran.data["unlisted"]] == [("silent", "starting")]
+    assert "Still starting: silent; `portico status` waits for it." in ran.err
+    described = home.run("describe", "silent.anything")
+    assert described.code == 1
+    assert "silent is starting: its tools are not listed yet" in described.err
+
+
+def test_one_is_one(home: Home) -> None:
+    (home.folder / "lonely.py").write_text("def hello() -> str:\n    'Greet.'\n    return 'hello'\n", encoding="utf-8")
+    home.write({"servers": {"one": {"functions": "lonely"}}})
+    assert home.run("browse").out.startswith("1 tool on 1 server.\none: 1 tool")
+    assert "one: ready, functions, 1 tool," in home.run("status").out
+
+
+def test_a_tools_name_cannot_steer_the_terminal() -> None:
+    screen = Screen()
+    screen.out = Console(file=io.StringIO(), force_terminal=True)
+    lines = tool_lines(screen, make_tool("evil", {"name": "x\x1b]0;owned\x07y\x1b[2J", "inputSchema": {}}), "brief")
+    with screen.out.capture() as captured:
+        screen.out.print(lines)
+    said = captured.get()
+    assert "evil.xy" in said
+    assert "owned" not in said
+    assert "\x1b[2J" not in said
 
 
 def test_a_pipe_that_closes_early_is_no_failure_to_talk_about(home: Home) -> None:

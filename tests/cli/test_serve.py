@@ -70,6 +70,7 @@ async def test_a_token_is_asked_for_and_never_shown(home: Home, start: Start) ->
         assert allowed.status_code != 401
     process.terminate()
     _, err = process.communicate(timeout=PATIENCE_S)
+    assert '"headers": {"Authorization": "Bearer ${PORTICO_TOKEN}"}' in said
     assert "open-sesame-42" not in said + err.decode()
     assert "allowed_hosts" in err.decode()
 
@@ -121,3 +122,9 @@ def test_a_signal_while_servers_start_ends_it_cleanly(home: Home, start: Start) 
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err.decode()
     assert "Traceback" not in err.decode()
+
+
+def test_a_port_that_cannot_be_is_refused_in_plain_words(home: Home) -> None:
+    ran = home.run("serve", "--port", "70000")
+    assert (ran.code, ran.out) == (2, "")
+    assert "gateway.port: expected at most 65535, found 70000" in ran.err

@@ -110,7 +110,7 @@ def test_a_wrong_server_gets_the_nearest_back():
 
 def test_nothing_matched_is_said_with_the_nearest_names():
     answer = discovery.search(HOUSE, {}, BUDGET, "creatisue")
-    assert answer.startswith("No tool on these 3 servers matches 'creatisue'.")
+    assert answer.startswith("No tool here matches 'creatisue'.")
     assert "Nearest names:\ngithub.create_issue(" in answer
     assert "browse_tools()" in answer
 

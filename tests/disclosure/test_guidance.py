@@ -22,7 +22,7 @@ def snapshot(tools: int) -> Snapshot:
 
 def test_the_first_thing_said_is_that_the_list_is_partial():
     said = meta_instructions(snapshot(1_234), metatools.NAMES)
-    assert said.startswith("This tool list is partial: 1,234 tools on 1 servers are behind it.")
+    assert said.startswith("This tool list is partial: 1,234 tools on 1 server are behind it.")
     assert "search_tools" in said
     assert "call_tool(name, arguments)" in said
 

@@ -213,7 +213,7 @@ async def test_a_tool_of_the_servers_is_not_in_the_list_and_says_how_to_call_it(
 
 async def test_nothing_matched_is_said_with_the_nearest_names(house: House):
     text = await house.told("search_tools", query="creatissue")
-    assert text.startswith("No tool on these 4 servers matches 'creatissue'.\nNearest names:\ntracker.create_issue(")
+    assert text.startswith("No tool here matches 'creatissue'.\nNearest names:\ntracker.create_issue(")
 
 
 async def test_mistakes_in_the_meta_tools_own_arguments_are_answered_with_what_they_take(house: House):

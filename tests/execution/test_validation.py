@@ -191,3 +191,30 @@ def test_the_schemas_of_real_servers_all_work_and_their_examples_fit():
     assert len(tools) == 4_136
     # Patterns and combinations that no example can be guessed for.
     assert len(unfit) / len(tools) < 0.01
+
+
+def laughing(levels: int) -> dict[str, Any]:
+    """A few lines that unfold into two to the power of `levels` checks."""
+    defs: dict[str, Any] = {
+        f"a{level}": {"allOf": [{"$ref": f"#/$defs/a{level + 1}"}, {"$ref": f"#/$defs/a{level + 1}"}]}
+        for level in range(levels)
+    }
+    defs[f"a{levels}"] = {"type": "object"}
+    return {"type": "object", "$defs": defs, "$ref": "#/$defs/a0"}
+
+
+@pytest.mark.timeout(20)
+def test_a_schema_that_unfolds_without_end_checks_nothing_instead_of_hanging():
+    check(make_tool("s", {"name": "t", "inputSchema": laughing(60)}), {"any": "thing"})
+
+
+def test_a_schema_of_ordinary_size_is_checked_however_often_it_refers_to_itself():
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"child": {"$ref": "#"}, "name": {"type": "string"}},
+        "allOf": [{"required": ["name"]}],
+    }
+    tool = make_tool("s", {"name": "t", "inputSchema": schema})
+    check(tool, {"name": "a", "child": {"name": "b"}})
+    with pytest.raises(InvalidArguments):
+        check(tool, {"name": "a", "child": {"name": 1}})

@@ -233,3 +233,21 @@ async def test_an_empty_token_lets_nobody_in() -> None:
     async with served(token="") as (http, url):
         for given in ("Bearer", "Bearer x"):
             assert await status(http, url, "legacy", authorization=given) == 401
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_host_or_origin_that_can_be_read_in_two_ways_is_refused(era: Era) -> None:
+    async with served() as (http, url):
+        for host in ("localhost:80@evil.example", "localhost:x", "127.0.0.1:", "localhost:8://x", "[::1]:a"):
+            assert await status(http, url, era, host=host) == 421, host
+        for origin in ("http://localhost:80@evil.example", "http://localhost:1/x://", "http://[::1]:a"):
+            assert await status(http, url, era, origin=origin) == 403, origin
+        assert await status(http, url, era, host="[::1]", origin="http://[::1]") == 200
+        request = opening(era)
+        twice = [*request["headers"].items(), *(("origin", "http://localhost") for _ in range(2))]
+        assert (await http.post(url, json=request["json"], headers=twice)).status_code == 400
+        address = httpx2.URL(url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), 20)
+        writer.close()

@@ -8,10 +8,15 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
+from mcp.server.connection import Connection
+from mcp_types import JSONRPCResponse
 
 from portico.app import Gateway
 from portico.config import BackendConfig, Config
-from portico.server.replay import MAX_EVENTS, MAX_STREAMS, RecentEvents
+from portico.events import ResourceUpdated
+from portico.server import sessions as sessions_module
+from portico.server.replay import MAX_BYTES, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_STREAMS, RecentEvents
+from portico.server.sessions import Session, Sessions
 from portico.testing import connect, gateway_over, serve_http
 from portico.upstream.backend import Ask, Era, Raw
 from tests.fixtures import broken
@@ -161,3 +166,95 @@ async def test_each_session_has_its_own_instance_of_an_isolated_server(transport
             while psutil.pid_exists(int(other)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await ask(one, "call_tool", name="own.pid") == mine
+
+
+async def test_a_store_keeps_no_large_message_and_few_bytes_in_all() -> None:
+    store = RecentEvents()
+    heard: list[Any] = []
+
+    async def hear(event: Any) -> None:
+        heard.append(event)
+
+    def answer(size: int) -> JSONRPCResponse:
+        return JSONRPCResponse(jsonrpc="2.0", id=1, result=text("x" * size))
+
+    first = await store.store_event("s", None)
+    await store.store_event("s", answer(MAX_MESSAGE_BYTES + 1))
+    await store.store_event("s", answer(1_000))
+    assert await store.replay_events_after(first, hear) == "s"
+    assert [len(event.message.result["content"][0]["text"]) for event in heard] == [1_000]
+    for stream in ("s", "t"):
+        heard.clear()
+        first = await store.store_event(stream, None)
+        for _ in range(50):
+            await store.store_event(stream, answer(200_000))
+        assert await store.replay_events_after("s/0" if stream == "s" else "t/0", hear) == stream
+        assert 10 <= len(heard) <= MAX_BYTES // 200_000
+    assert await store.replay_events_after("s/0", hear) is None, "the stream used last is kept longest"
+
+
+class Deaf:
+    """The outer side of a connection whose client does not read, or does."""
+
+    def __init__(self, *, reads: bool) -> None:
+        self.reads, self.heard = reads, asyncio.Event()
+        self.told: list[tuple[str, Any]] = []
+
+    async def send_raw_request(self, method: str, params: Any, opts: Any = None) -> dict[str, Any]:
+        return {}
+
+    async def notify(self, method: str, params: Any, opts: Any = None) -> None:
+        self.told.append((method, params))
+        self.heard.set()
+        if not self.reads:
+            await asyncio.Event().wait()
+
+
+async def test_a_client_that_does_not_read_keeps_no_other_from_hearing() -> None:
+    sessions, deaf, other = Sessions(), Deaf(reads=False), Deaf(reads=True)
+    for outbound in (deaf, other):
+        sessions.add(Connection.for_loop(outbound), Session())
+    for round in range(3):
+        other.heard.clear()
+        sessions.changed("tools")
+        await asyncio.wait_for(other.heard.wait(), PATIENCE_S)
+        assert len(other.told) == round + 1
+    assert len(deaf.told) == 1
+    await sessions.close()
+
+
+async def test_only_resources_that_somebody_watches_are_told() -> None:
+    sessions, one, two = Sessions(), Deaf(reads=True), Deaf(reads=True)
+    mine = Session(subscribed={"outer": "inner"})
+    sessions.add(Connection.for_loop(one), mine)
+    sessions.add(Connection.for_loop(two), Session(subscribed={"outer": "inner", "own": "own"}))
+    for number in range(10_000):
+        sessions.updated(f"nobody's {number}")
+    sessions.updated("outer", mine.id)
+    sessions.updated("own")
+    await asyncio.wait_for(asyncio.gather(one.heard.wait(), two.heard.wait()), PATIENCE_S)
+    assert one.told == [("notifications/resources/updated", {"uri": "inner"})]
+    assert two.told == [("notifications/resources/updated", {"uri": "own"})]
+    await sessions.close()
+
+
+async def test_a_client_can_subscribe_to_so_many_resources_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "MAX_SUBSCRIPTIONS", 1)
+    resources = [{"uri": uri, "name": uri} for uri in ("a://1", "a://2")]
+    backend = fake("run", resources=resources)
+    backend.on("resources/subscribe", lambda params, how: {})
+    async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "legacy") as client:
+        assert "result" in await client.request("resources/subscribe", {"uri": "a://1"})
+        for uri in ("a://2", "a://" + "x" * sessions_module.MAX_URI):
+            assert (await client.request("resources/subscribe", {"uri": uri}))["error"]["code"] == -32602
+
+
+async def test_an_own_instance_tells_only_its_own_session() -> None:
+    backend = fake("run")
+    own = asyncio.Queue[ResourceUpdated]()
+    async with gateway_over({"s": backend}) as gateway:
+        gateway.upstreams["s"].isolated = True
+        gateway.bus.subscribe(lambda event: own.put_nowait(event) if isinstance(event, ResourceUpdated) else None)
+        await gateway.upstreams["s"].request("tools/call", {"name": "run"}, session="mine")
+        backend.say("notifications/resources/updated", {"uri": "a://1"})
+        assert {own.get_nowait().session, own.get_nowait().session} == {"", "mine"}

@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from portico.errors import BackendUnavailable, RemoteError
+from portico.errors import BackendUnavailable, PorticoError, RemoteError
 from portico.upstream.backend import Ask, Raw
 from portico.upstream.http import HttpBackend
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, serve, serve_bytes, soon
@@ -184,6 +184,42 @@ async def test_nonsense_instead_of_an_answer_says_what_came(response: Response, 
         assert backend.diagnostics()["last_error"]
         with pytest.raises(RemoteError, match="Method not found"):
             await connection.request("tools/list")
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_json_too_deep_to_read_fails_its_own_request_only(status: int):
+    async def deep(request: Request, frame: Raw) -> Response:
+        nested = "[" * 100_000 + "]" * 100_000
+        said = f'{{"jsonrpc":"2.0","id":{frame["id"]},"n":{2**70},"error":{{"code":1,"message":"x","data":{nested}}}}}'
+        return Response(said, status, media_type="application/json")
+
+    async with conversation(RawServer(tools_call=deep)) as (connection, _):
+        with pytest.raises(BackendUnavailable, match=r"not JSON|HTTP 500"):
+            await connection.request("tools/call", {"name": "x"})
+        with pytest.raises(RemoteError, match="Method not found"):
+            await connection.request("tools/list")
+
+
+SECRET = "tok-123456789"
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 405, 500])
+@pytest.mark.parametrize("body", ["plain", "json"])
+async def test_a_credential_that_the_server_echoes_does_not_come_back(status: int, body: str):
+    async def echo(request: Request, frame: Raw) -> Response:
+        given = request.headers["authorization"]
+        if body == "json":
+            return error(frame, -32000, f"bad header {given}", status, {"seen": [{SECRET: given}], "tail": SECRET})
+        return Response("x" * 190 + f" {SECRET} and {given}", status)
+
+    async with conversation(
+        RawServer(tools_call=echo), protocol="legacy", headers={"Authorization": f"Bearer {SECRET}", "X-Short": "x"}
+    ) as (connection, backend):
+        with pytest.raises(PorticoError) as caught:
+            await connection.request("tools/call", {"name": "x"})
+        shown = f"{caught.value}{getattr(caught.value, 'data', '')}{backend.diagnostics()}"
+    assert "tok-1" not in shown
+    assert "***" in shown
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "text/event-stream"])

@@ -75,3 +75,13 @@ def test_what_json_cannot_say_is_a_type_or_value_error(value: Any):
 def test_characters_beyond_the_basic_plane_pass():
     assert jsontext.loads(jsontext.dumps({"😀": "𒀀"})) == {"😀": "𒀀"}
     assert jsontext.loads(rb'"\ud83d\ude00"') == "😀"
+
+
+def test_text_that_is_nested_too_deeply_is_a_value_error():
+    with pytest.raises(ValueError):
+        jsontext.loads(b"[" * 100_000 + b"1" * 30 + b"]" * 100_000)
+
+
+def test_half_a_surrogate_pair_beside_a_long_number_can_be_sent_on():
+    read = jsontext.loads(b'{"text":"\\ud800","n":123456789012345678901234567890}')
+    assert read == {"text": "\ufffd", "n": 123456789012345678901234567890}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
+from portico.errors import BackendTimeout, BackendUnavailable, PorticoError, RemoteError
 from portico.upstream.backend import Ask, Raw, Relay
-from portico.upstream.peer import Peer
+from portico.upstream.peer import MAX_TASKS, Peer
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, soon
 
 
@@ -340,6 +340,22 @@ async def test_progress_gives_a_request_its_time_anew(far: Far):
     assert await outcome(asking) == {"done": True}
 
 
+async def test_progress_does_not_stretch_a_request_over_the_longest_a_call_may_take(far: Far):
+    asking = far.ask(params=with_token("t"), ask=Ask(timeout=PATIENCE_S, relay=Caller(), longest=0.1))
+    frame = await far.next()
+
+    async def report() -> None:
+        while True:
+            far.progress(frame["params"]["_meta"]["progressToken"], 1)
+            await asyncio.sleep(0.005)
+
+    reporting = asyncio.create_task(report())
+    with pytest.raises(BackendTimeout, match=r"within 0\.1 s, the longest a call may take") as caught:
+        await outcome(asking)
+    reporting.cancel()
+    assert "limits.call_s" in caught.value.advice
+
+
 # --- what the other side asks
 
 
@@ -408,7 +424,7 @@ class Raising(Caller):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(RemoteError(-1, "declined", {"a": 1}), -1), (RuntimeError("the stream is closed"), -32603)]
+    ("error", "code"), [(RemoteError(-1, "declined", {"a": 1}), -1), (PorticoError("the stream is closed"), -32603)]
 )
 async def test_a_client_that_fails_a_question_is_no_reason_to_leave_the_server_waiting(
     far: Far, error: Exception, code: int
@@ -438,6 +454,34 @@ async def test_a_flood_of_questions_is_bounded_and_every_one_is_answered(far: Fa
     assert all("too many" in answer["error"]["message"] for answer in refused)
     far.peer.end("over")
     await asyncio.wait_for(far.peer.join(), PATIENCE_S)
+
+
+async def test_a_server_that_asks_endlessly_and_never_reads_costs_bounded_memory():
+    writing = 0
+
+    async def blocked(frame: Raw) -> None:
+        nonlocal writing
+        writing += 1
+        await asyncio.Event().wait()
+
+    peer = Peer("far", blocked, Ears())
+    for number in range(5 * MAX_TASKS):
+        peer.receive({"jsonrpc": "2.0", "id": number, "method": "ping"})
+        if number % 100 == 0:
+            await settled()
+    await settled()
+    assert writing <= MAX_TASKS
+    peer.end("over")
+    await asyncio.wait_for(peer.join(), PATIENCE_S)
+
+
+@pytest.mark.parametrize("request_id", [True, 1.5, [1], {"a": 1}, pytest.param("x" * 257, id="long")])
+async def test_a_request_whose_id_no_answer_may_carry_is_not_answered(far: Far, request_id: object):
+    far.say(id=request_id, method="ping")
+    far.say(id="x" * 256, method="ping")
+    assert (await far.next())["id"] == "x" * 256
+    await settled()
+    assert far.sent.empty()
 
 
 async def test_a_flood_of_progress_does_not_use_up_the_room_for_questions(far: Far):

@@ -88,6 +88,13 @@ async def test_a_command_that_does_not_exist_is_named_with_advice(guard: Guard):
     assert "PATH" in caught.value.advice
 
 
+@pytest.mark.parametrize("package", ["foo", "@scope/foo"])
+async def test_a_command_with_arguments_in_it_is_told_where_they_go(guard: Guard, package: str):
+    with pytest.raises(BackendUnavailable, match="does not exist on PATH") as caught:
+        await begin([f"no-such-npx -y {package}"], guard)
+    assert f"command: no-such-npx, args: [-y, {package}]" in caught.value.advice
+
+
 async def test_a_folder_that_does_not_exist_is_named_and_not_blamed_on_the_command(guard: Guard, tmp_path: Path):
     with pytest.raises(BackendUnavailable, match=r"working directory .*absent' does not exist") as caught:
         await begin(broken("healthy"), guard, str(tmp_path / "absent"))

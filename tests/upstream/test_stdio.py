@@ -169,7 +169,7 @@ async def test_a_modern_server_tells_of_its_list_changes_without_our_subscriptio
         await call(connection, "grow")
         while (heard := await soon(ears.notifications))[0] != "notifications/tools/list_changed":
             assert heard[0] == "notifications/subscriptions/acknowledged"
-        assert heard[1] == {"_meta": {}}
+        assert heard[1] == {}
 
 
 # --- what is printed
@@ -367,6 +367,15 @@ async def test_a_crash_at_the_start_is_reported_with_its_code_and_last_words():
     assert "EXAMPLE_API_KEY is not set" in error.message
     assert backend.diagnostics()["stderr"] == ["fatal: EXAMPLE_API_KEY is not set"]
     assert backend.diagnostics()["exit_code"] == 3
+
+
+async def test_a_server_that_dies_before_it_is_written_to_is_reported_with_its_code():
+    body = "shake()\nos.close(0)\nsend(method='notifications/tools/list_changed')\ntime.sleep(.1)\nos._exit(5)"
+    async with conversation(scripted(body)) as (connection, ears):
+        await soon(ears.notifications)  # its input is closed, and it lives a moment longer
+        with pytest.raises(BackendUnavailable, match="scripted: the server exited with code 5"):
+            async with asyncio.timeout(PATIENCE_S):
+                await connection.request("tools/call", {"name": "x"})
 
 
 async def test_of_a_long_farewell_the_last_line_is_told():

@@ -93,6 +93,46 @@ async def test_replies_that_break_off_or_run_over_are_errors(said: bytes):
         await wire.close()
 
 
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"HTTP/1.1 200 OK\r\nx: ",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: ",
+    ],
+    ids=["head", "trailer"],
+)
+async def test_a_header_that_never_ends_is_cut_off(begun: bytes):
+    hung_up = asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(begun)
+        try:
+            while True:
+                writer.write(b"y" * 10_000)
+                await writer.drain()
+        except ConnectionError:
+            hung_up.set()
+        writer.close()
+
+    async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+        wire = Wire(urlsplit(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(WireError, match="a head of more than"):
+                await (await wire.send(GET)).read(100)
+            await hung_up.wait()
+        await wire.close()
+
+
+async def test_a_body_far_larger_than_a_head_may_be_arrives_whole():
+    body = b"z" * 1_000_000
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with serve_bytes(lambda request: head + body) as base:
+        wire = Wire(urlsplit(base), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await (await wire.send(GET)).read(len(body)) == body
+        await wire.close()
+
+
 async def test_a_second_reply_nobody_asked_for_is_not_taken_for_the_next_answer():
     reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"
     async with serve_bytes(lambda request: reply + b"1" + reply + b"2") as base:

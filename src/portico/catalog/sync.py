@@ -54,6 +54,7 @@ class Catalog:
         self._bus = bus
         self._arrived: dict[str, tuple[ServerEntry, Manifest]] = {}
         self._publishing: asyncio.Task[None] | None = None
+        self._unusable: dict[str, Exception] = {}
         self.eras: dict[str, str] = {}
         self.snapshot = Snapshot({name: _unknown(source) for name, source in self._sources.items()})
         self._stored = self.snapshot.index
@@ -75,6 +76,8 @@ class Catalog:
         if self._publishing is None or self._publishing.done():
             self._publishing = asyncio.create_task(self._publish(), name="publish the catalog")
         await asyncio.shield(self._publishing)
+        if (error := self._unusable.pop(server, None)) is not None:
+            raise error
 
     async def close(self) -> None:
         """Finish what is being published."""
@@ -84,14 +87,27 @@ class Catalog:
     async def _publish(self) -> None:
         while self._arrived:
             batch, self._arrived = self._arrived, {}
-            before = self.snapshot
-            servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
-            changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
-            self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
-            for change in changes:
-                if change.tools or change.resources or change.prompts:
-                    self._bus.publish(change)
+            try:
+                await self._take(batch)
+            except Exception:  # one of them is no good: each alone, so that only that one is left out
+                for name, arrived in batch.items():
+                    try:
+                        await self._take({name: arrived})
+                    except Exception as error:
+                        self._unusable[name] = error
+
+    async def _take(self, batch: Mapping[str, tuple[ServerEntry, Manifest]]) -> None:
+        before = self.snapshot
+        servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
+        changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
+        self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
+        for change in changes:
+            if change.tools or change.resources or change.prompts:
+                self._bus.publish(change)
+        try:
             await asyncio.to_thread(self._save, [manifest for _, manifest in batch.values() if manifest.hello])
+        except Exception:  # what cannot be kept is still known; only the next start has to ask again
+            logger.exception("what was listed cannot be kept")
 
     def _save(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
@@ -145,12 +161,12 @@ class Sync:
             self._listing.cancel()
             await asyncio.wait({self._listing})
 
-    def _heard(self, method: str, params: Raw) -> None:
+    def _heard(self, method: str, params: Raw, session: str) -> None:
         if method in _ANNOUNCEMENTS:
             self._announced.add(_ANNOUNCEMENTS[method])
             self.request()
         elif method == "notifications/resources/updated":
-            self._bus.publish(ResourceUpdated(self._upstream.name, str(params.get("uri", ""))))
+            self._bus.publish(ResourceUpdated(self._upstream.name, str(params.get("uri", "")), session))
 
     async def _list(self) -> None:
         while self._wanted:
@@ -163,12 +179,16 @@ class Sync:
                 return  # it has gone meanwhile; whoever starts it again has it listed
             try:
                 listing = await fetch(connection, self._timeout)
+                self._upstream.mark_listed()
+                await self._catalog.accept(self._upstream.name, listing)
             except PorticoError as error:
                 self._upstream.degrade(f"it could not be listed: {error.message}")
                 logger.warning("%s could not be listed: %s", self._upstream.name, error.message)
                 continue
-            self._upstream.mark_listed()
-            await self._catalog.accept(self._upstream.name, listing)
+            except Exception as error:  # a listing is anyone's: whatever is wrong with it, the others stay listed
+                self._upstream.degrade(f"it could not be listed: {type(error).__name__}: {error}")
+                logger.exception("%s could not be listed", self._upstream.name)
+                continue
             for kind in sorted(announced):
                 self._bus.publish(ListAnnounced(self._upstream.name, kind))
 

@@ -25,7 +25,7 @@ HINT_TOKENS = 2_000
 async def call(setup: Setup, screen: Screen, name: str, words: Sequence[str]) -> int:
     """Run a tool and show its result; exit code 1 when the tool says that it failed."""
     async with opened(setup, screen, none) as gateway:
-        await known(gateway, setup, screen, [name])
+        await known(gateway, setup, screen, [name], patience=None)
         tool = found(gateway, setup, name)
         try:
             arguments = (

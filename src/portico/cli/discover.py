@@ -7,7 +7,7 @@ detail full. search: `{"query", "server", "total", "weak", "tools": [tool + "sco
 "resources", "prompts", "state", "reason"}`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
@@ -16,12 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from portico.app import Gateway
+from portico.catalog.address import fold, split_name
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
-from portico.cli.ending import DONE, FAILED, as_data, complain, overheard
-from portico.cli.opening import Setup, ask, none, opened, unlisted
-from portico.cli.screen import Screen
+from portico.cli.ending import DONE, FAILED, as_data, complain, note, reason
+from portico.cli.opening import PATIENCE_S, Setup, ask, none, opened, still_starting, unlisted
+from portico.cli.screen import Screen, counted
 from portico.disclosure import discovery
 from portico.disclosure.render import brief, full, full_text, schema
 from portico.errors import PorticoError, UnknownName
@@ -33,8 +34,9 @@ async def search(
     setup: Setup, screen: Screen, query: str, server: str | None, limit: int, detail: str, offline: bool
 ) -> int:
     """Ranked tools; exit code 1 when nothing matches."""
-    async with opened(setup, screen, none if offline else unlisted) as gateway:
+    async with opened(setup, screen, none if offline else unlisted, PATIENCE_S) as gateway:
         snapshot = gateway.view(setup.profile).snapshot
+        _name_late(gateway)
         only = snapshot.server(server).name if server else None
         ranking = discovery.rank(snapshot, query, only, limit)
         tools = [snapshot.tools[hit.id] for hit in ranking.hits]
@@ -76,8 +78,9 @@ async def search(
 
 async def browse(setup: Setup, screen: Screen, server: str | None, offline: bool) -> int:
     """Every server, or the tools of one."""
-    async with opened(setup, screen, none if offline else unlisted) as gateway:
+    async with opened(setup, screen, none if offline else unlisted, PATIENCE_S) as gateway:
         snapshot = gateway.view(setup.profile).snapshot
+        _name_late(gateway)
         entries = [snapshot.server(server)] if server else [snapshot.servers[name] for name in sorted(snapshot.servers)]
         facts = [server_data(gateway, entry) for entry in entries]
     if server:
@@ -94,18 +97,18 @@ def _show_server(screen: Screen, entry: ServerEntry, facts: dict[str, Any]) -> N
         screen.data({"server": facts, "tools": [tool_data(tool, "brief") for tool in entry.tools.values()]})
         return
     about = entry.description or (entry.title if entry.title != entry.name else "")
-    tools = f"{len(entry.tools)} tools" if entry.known else "not listed yet"
+    tools = counted(len(entry.tools), "tool") if entry.known else "not listed yet"
     screen.text(Text.assemble((entry.name, "bold"), f": {tools}", f" — {about}" if about else "", _state(facts)))
     if entry.hello and entry.hello.instructions:
         screen.text(Text(f"Its own notes: {' '.join(shown(entry.hello.instructions).split())}", style="dim"))
     screen.text(*(tool_lines(screen, tool, "brief") for tool in entry.tools.values()))
     for kind in ("resources", "prompts"):
         if facts[kind]:
-            screen.text(f"Also offers {facts[kind]} {kind}.")
+            screen.text(f"Also offers {counted(facts[kind], kind.removesuffix('s'))}.")
 
 
 def _show_servers(screen: Screen, snapshot: Snapshot, facts: Sequence[dict[str, Any]]) -> None:
-    screen.text(f"{len(snapshot.tools):,} tools on {len(facts)} servers.")
+    screen.text(f"{counted(len(snapshot.tools), 'tool')} on {counted(len(facts), 'server')}.")
     if not screen.for_people:
         for one in facts:
             about = f" — {one['description'] or one['title']}" if one["description"] or one["title"] else ""
@@ -122,7 +125,7 @@ def _show_servers(screen: Screen, snapshot: Snapshot, facts: Sequence[dict[str, 
 
 
 def _tool_count(one: dict[str, Any]) -> str:
-    return f"{one['tools']} tools" if one["known"] else "not listed yet"
+    return counted(one["tools"], "tool") if one["known"] else "not listed yet"
 
 
 def _state(one: dict[str, Any]) -> Text:
@@ -153,14 +156,28 @@ async def describe(setup: Setup, screen: Screen, names: Sequence[str], detail: s
     return FAILED if wrong else DONE
 
 
-async def known(gateway: Gateway, setup: Setup, screen: Screen, names: Iterable[str]) -> None:
-    """Ask the servers that could have these tools, if a tool is not known without asking."""
+async def known(
+    gateway: Gateway, setup: Setup, screen: Screen, names: Sequence[str], patience: float | None = PATIENCE_S
+) -> None:
+    """Ask the servers that could have these tools, if a tool is not known without asking.
+
+    A server that a name begins with is waited for with this patience; all of them, where a name has none, never long.
+    """
     snapshot = gateway.view(setup.profile).snapshot
     missing = [name for name in names if not _resolves(snapshot, name)]
-    if missing:
-        asked = unlisted(gateway)
-        named = {name for name in asked if any(one.startswith(name) for one in missing)}
-        await ask(gateway, screen, named if len(named) == len(missing) else asked)
+    owners = [{fold(server) for server, _ in split_name(name)} for name in missing]
+    asked = unlisted(gateway)
+    named = {name for name in asked if any(fold(name) in meant for meant in owners)}
+    if all(any(fold(name) in meant for name in snapshot.servers) for meant in owners):
+        await ask(gateway, screen, named, patience)
+    else:
+        await ask(gateway, screen, asked, PATIENCE_S)
+    _name_late(gateway)
+
+
+def _name_late(gateway: Gateway) -> None:
+    if late := still_starting(gateway):
+        note(f"Still starting: {', '.join(late)}; `portico status` waits for {'it' if len(late) == 1 else 'them'}.")
 
 
 def found(gateway: Gateway, setup: Setup, name: str) -> Tool:
@@ -169,6 +186,13 @@ def found(gateway: Gateway, setup: Setup, name: str) -> Tool:
     try:
         return snapshot.tool(name)
     except UnknownName as error:
+        meant = {fold(server) for server, _ in split_name(name)}
+        for server in snapshot.servers:
+            if fold(server) in meant and gateway.upstreams[server].state == "disabled":
+                # Our own words about the configuration: as what a server said, they would be masked.
+                raise PorticoError(
+                    f"{server} cannot be used: {gateway.upstreams[server].reason}", advice="Mend the configuration."
+                ) from error
         states = {
             status.name: discovery.ServerState(status.state, status.reason, status.since)
             for status in gateway.statuses()
@@ -205,7 +229,7 @@ def server_data(gateway: Gateway, entry: ServerEntry) -> dict[str, Any]:
         "resources": len(entry.offers.resources),
         "prompts": len(entry.offers.prompts),
         "state": upstream.state,
-        "reason": overheard(upstream.reason),
+        "reason": reason(upstream.state, upstream.reason),
     }
 
 
@@ -220,8 +244,9 @@ def tool_lines(screen: Screen, tool: Tool, detail: str) -> Text | Group:
 
 def _brief_lines(tool: Tool) -> Group:
     signature, _, sentence = brief(tool).partition(") — ")
-    shown = f"{signature})" if sentence else signature
-    line = Text.assemble((tool.address, "bold cyan"), (shown.removeprefix(tool.address), "dim"))
+    whole = f"{signature})" if sentence else signature
+    address = " ".join(shown(tool.address).split())
+    line = Text.assemble((address, "bold cyan"), (whole.removeprefix(address), "dim"))
     return Group(line, Padding(Text(sentence), (0, 0, 0, 2), expand=False)) if sentence else Group(line)
 
 

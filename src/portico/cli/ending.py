@@ -16,6 +16,11 @@ from portico.errors import BackendUnavailable, ConfigError, InvalidArguments, Po
 
 DONE, FAILED, UNUSABLE, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
 DEBUG = "PORTICO_DEBUG"
+IN_COMMANDS = {
+    "Use search_tools to find one.": "`portico search` finds one.",
+    "browse_tools without arguments lists them.": "`portico browse` lists them.",
+}
+"""What agents are advised → what a person can do."""
 
 
 def ended(job: Callable[[], int], *, as_json: bool = False) -> int:
@@ -48,7 +53,7 @@ def failed(cause: Exception, *, as_json: bool = False) -> int:
 
 def complain(error: PorticoError) -> None:
     """An error on stderr: what happened in red, what to do about it below."""
-    message, advice = _safe(error, str(error).removesuffix(f"\n{error.advice}")), error.advice
+    message, advice = _safe(error, str(error).removesuffix(f"\n{error.advice}")), _advice(error)
     red, plain = ("\x1b[31m", "\x1b[0m") if colourful() else ("", "")
     with contextlib.suppress(OSError):
         print(f"{red}Error: {message}{plain}", *filter(None, [advice]), sep="\n", file=sys.stderr)  # noqa: T201
@@ -63,7 +68,7 @@ def note(text: str) -> None:
 
 def as_data(error: PorticoError) -> dict[str, Any]:
     """An error as `--json` shows it."""
-    data: dict[str, Any] = {"kind": error.kind, "message": _safe(error, error.message), "advice": error.advice}
+    data: dict[str, Any] = {"kind": error.kind, "message": _safe(error, error.message), "advice": _advice(error)}
     if isinstance(error, ConfigError):
         data |= {"file": error.file, "line": error.line, "key": error.key}
     if isinstance(error, UnknownName):
@@ -100,9 +105,20 @@ def overheard(text: str) -> str:
     return masked_text(shown(text))
 
 
+def reason(state: str, text: str) -> str:
+    """Why a server is in a state. Where the configuration is why, the words are ours, and name no values."""
+    from portico.catalog.visible import shown
+
+    return shown(text) if state == "disabled" else overheard(text)
+
+
 def _safe(error: PorticoError, text: str) -> str:
     # Our own words are ours; these kinds repeat a server's.
     return overheard(text) if isinstance(error, BackendUnavailable | RemoteError) else text
+
+
+def _advice(error: PorticoError) -> str:
+    return IN_COMMANDS.get(error.advice, error.advice)
 
 
 def _discard_stdout() -> None:

@@ -2,7 +2,13 @@
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+OTHERS: Mapping[str, int] = {
+    **dict.fromkeys(("asyncio", "httpcore", "httpx", "httpx2", "mcp", "uvicorn"), logging.INFO),
+    "sse_starlette": logging.WARNING,
+}
+"""Loggers of libraries, which write whole messages, with what is in them, below these levels."""
 
 
 def set_up(level: str, quiet: Iterable[str] = ()) -> None:
@@ -10,6 +16,8 @@ def set_up(level: str, quiet: Iterable[str] = ()) -> None:
     handler = _Stderr()
     handler.setFormatter(_Masking("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name, least in OTHERS.items():
+        logging.getLogger(name).setLevel(max(least, logging.getLogger().level))
     for name in quiet:
         logging.getLogger(name).setLevel(logging.ERROR)
 

@@ -1,5 +1,6 @@
 """Flags, environment and files → a configuration, and a gateway over it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -58,27 +59,48 @@ def set_up(
     return Setup(config, loaded, profile, demo)
 
 
+PATIENCE_S = 3.0
+"""How long a command that only looks waits for the next server to be heard, before it answers without the rest."""
+
 Wanted = Callable[[Gateway], Iterable[str]]
 """Which servers to ask before a command answers."""
 
 
 @asynccontextmanager
-async def opened(setup: Setup, screen: "Screen", wanted: Wanted) -> AsyncGenerator[Gateway]:
+async def opened(
+    setup: Setup, screen: "Screen", wanted: Wanted, patience: float | None = None
+) -> AsyncGenerator[Gateway]:
     """A gateway for one answer: asks these servers, shows progress, and leaves nothing behind."""
     gateway = Gateway(setup.config)
     try:
-        await ask(gateway, screen, wanted(gateway))
+        await ask(gateway, screen, wanted(gateway), patience)
         yield gateway
     finally:
         await gateway.close()
 
 
-async def ask(gateway: Gateway, screen: "Screen", names: Iterable[str]) -> None:
-    """Start and list these servers."""
+async def ask(gateway: Gateway, screen: "Screen", names: Iterable[str], patience: float | None = None) -> None:
+    """Start and list these servers; with patience, until none of them has been heard for so many seconds."""
     waiting = list(names)
-    if waiting:
-        with screen.starting(waiting) as heard:
-            await gateway.refresh(waiting, heard)
+    if not waiting:
+        return
+    with screen.starting(waiting) as show:
+        try:
+            async with asyncio.timeout(patience) as waited:
+
+                def heard(name: str) -> None:
+                    show(name)
+                    if patience is not None and not waited.expired():
+                        waited.reschedule(asyncio.get_running_loop().time() + patience)
+
+                await gateway.refresh(waiting, heard)
+        except TimeoutError:
+            return  # those that are still starting are named with the answer
+
+
+def still_starting(gateway: Gateway) -> list[str]:
+    """Servers that were waited for in vain."""
+    return sorted(name for name, upstream in gateway.upstreams.items() if upstream.state == "starting")
 
 
 def unlisted(gateway: Gateway) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import socket
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,7 @@ from portico.app import Gateway
 from portico.cli.ending import DONE, note
 from portico.cli.opening import Setup
 from portico.cli.running import on_stop, run_fast, stoppable
-from portico.cli.screen import Screen
+from portico.cli.screen import Screen, counted
 from portico.config import Config
 from portico.errors import ConfigError, PorticoError
 from portico.server.door import Door
@@ -94,7 +95,9 @@ def _announce(config: Config, screen: Screen, doors: Mapping[str, Door], port: i
     header = ' --header "Authorization: Bearer $PORTICO_TOKEN"' if settings.token else ""
     screen.text("", "Add it to a client:")
     screen.text(f"  claude mcp add --transport http {first_name or 'portico'} {first}{header}")
-    screen.text(f'  {{"mcpServers": {{"{first_name or "portico"}": {{"type": "http", "url": "{first}"}}}}}}')
+    entry = {"type": "http", "url": first}
+    headers = {"headers": {"Authorization": "Bearer ${PORTICO_TOKEN}"}} if settings.token else {}
+    screen.text(f"  {json.dumps({'mcpServers': {first_name or 'portico': {**entry, **headers}}})}")
     if not is_loopback(settings.host) and not settings.allowed_hosts:
         note("Clients elsewhere are refused until gateway.allowed_hosts names the host they connect to.")
     screen.text("", "Ctrl+C stops it.")
@@ -118,7 +121,7 @@ async def _show_progress(gateway: Gateway, screen: Screen, serving: "asyncio.Tas
         listed.cancel()
     elif not serving.done():
         snapshot = gateway.catalog.snapshot
-        note(f"{len(snapshot.tools):,} tools on {len(snapshot.servers)} servers.")
+        note(f"{counted(len(snapshot.tools), 'tool')} on {counted(len(snapshot.servers), 'server')}.")
         broken = [one.name for one in gateway.statuses() if one.state in ("down", "degraded", "disabled")]
         if broken:
             note(f"Not usable now: {', '.join(broken)}. `portico status` says why.")

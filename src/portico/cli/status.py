@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from portico.app import Gateway
-from portico.cli.ending import DONE, FAILED, overheard
+from portico.cli.ending import DONE, FAILED, overheard, reason
 from portico.cli.opening import Setup, every, none, opened
-from portico.cli.screen import Screen
+from portico.cli.screen import Screen, counted
 from portico.upstream.supervisor import Status
 
 BROKEN = ("down", "degraded", "disabled")
@@ -48,7 +48,7 @@ def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:
         "kind": one.kind,
         "state": one.state,
         "since": _iso(entry.listed_at if one.state == "known" else one.since),
-        "reason": overheard(one.reason),
+        "reason": reason(one.state, one.reason),
         "tools": len(entry.tools) if entry.known else None,
         "listed_at": _iso(entry.listed_at) if entry.known else None,
         "era": hello.era if hello else None,
@@ -112,7 +112,7 @@ def _table(facts: list[dict[str, Any]]) -> Table:
 
 
 def _line(one: Mapping[str, Any]) -> str:
-    tools = "not listed" if one["tools"] is None else f"{one['tools']} tools"
+    tools = "not listed" if one["tools"] is None else counted(one["tools"], "tool")
     parts = [
         one["state"],
         one["kind"],
@@ -120,5 +120,5 @@ def _line(one: Mapping[str, Any]) -> str:
         _version(one),
         f"since {_clock(one['since'])}" if one.get("since") else "",
     ]
-    parts.append(f"{one['noise']} lines of noise on stdout" if one.get("noise") else "")
+    parts.append(f"{counted(one['noise'], 'line')} of noise on stdout" if one.get("noise") else "")
     return f"{one['name']}: {', '.join(filter(None, parts))}" + (f" — {_trouble(one)}" if _trouble(one) else "")

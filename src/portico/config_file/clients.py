@@ -95,6 +95,17 @@ def read_servers(done: Translated, file: str, key: str, node: Node) -> None:
         if inner is not None:
             read_servers(done, file, "mcp.servers", inner)
         return
+    if node.items and not any(item.entries is not None for item in node.items):
+        done.errors.append(
+            Finding(
+                file,
+                node.line,
+                key,
+                "expected servers by name, found a list",
+                f"Write {key}: {{name: {{command: …}}}}.",
+            )
+        )
+        return
     if node.items is not None:
         # Continue writes a list whose items carry their names.
         named = [(named_by(item), item) for item in node.items]

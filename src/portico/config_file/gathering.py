@@ -146,6 +146,8 @@ class Values:
         for key in PATHS:
             if isinstance(values.get(key), str):
                 values[key] = resolved(values[key], self.base)
+        if values.get("functions") and values.get("cwd") is None:
+            values["cwd"] = str(self.base)  # where they are imported from
         if isinstance(values.get("command"), str):
             values["command"] = os.path.expanduser(values["command"])
         pass_through(values)

@@ -18,6 +18,7 @@ from portico.config_file.finding import Finding, as_one_error
 from portico.config_file.gathering import add_file
 from portico.config_file.keys import Key, keys, meant
 from portico.config_file.names import misspelled
+from portico.config_file.reach import leading_nowhere
 from portico.config_file.wording import worded
 
 OTHER_VARIABLES = frozenset({"PORTICO_CONFIG"})
@@ -67,6 +68,7 @@ def load(
             draft.errors.append(Finding(origin.name or origin.kind, origin.line, *words))
     if config is None or draft.errors:
         raise as_one_error(draft.errors)
+    draft.warnings += leading_nowhere(config, draft.origins)
     default = Source("default")
     sources = {key.dotted: default for key in keys() if "*" not in key.path}
     sources |= {dotted(where): source for where, source in draft.origins.items()}

@@ -9,6 +9,13 @@ from portico.config_file.names import nearest
 
 SECRET_KEYS = frozenset({"env", "headers", "token", "args", "url"})
 LONGEST_SHOWN = 40
+BOUNDS = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+"""Kind of a finding → our words for it, and where its limit stands."""
 
 
 def worded(problem: ErrorDetails, *, secret: bool) -> tuple[str, str, str]:
@@ -41,6 +48,9 @@ def worded(problem: ErrorDetails, *, secret: bool) -> tuple[str, str, str]:
         message = "expected a whole number"
     elif kind.startswith("float_"):
         message = "expected a number"
+    elif kind in BOUNDS:
+        word, limit = BOUNDS[kind]
+        message = f"expected {word} {context[limit]}"
     return key, message + shown(given, where, secret), advice
 
 

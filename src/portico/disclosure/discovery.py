@@ -92,7 +92,7 @@ def nearest(snapshot: Snapshot, query: str) -> list[Tool]:
 def _nothing(
     snapshot: Snapshot, states: States, budget: int, query: str, server: str | None, there: Collection[str]
 ) -> str:
-    where = f"on {server}" if server else f"on these {_count(len(snapshot.servers), 'server')}"
+    where = f"on {server}" if server else "here"
     head = [f"No tool {where} matches {quoted(query)}."]
     step = "Search all servers" if server else "Try other words for the same thing"
     if metatools.BROWSE in there:

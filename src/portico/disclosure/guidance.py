@@ -22,18 +22,22 @@ STEPS = {
 def meta_instructions(snapshot: Snapshot, names: Collection[str]) -> str:
     """Instructions for an agent that sees the meta-tools of these names."""
     tools, servers = len(snapshot.tools), len(snapshot.servers)
-    size = f"{tools:,} tools on {servers} servers" if tools else f"the tools of {servers} servers"
+    behind = f"{_counted(tools, 'tool')} on {_counted(servers, 'server')} {'is' if tools == 1 else 'are'}"
+    size = behind if tools else f"the tools of {_counted(servers, 'server')} are"
     steps = [step for name, step in STEPS.items() if name in names]
-    return " ".join(
-        [f"This tool list is partial: {size} are behind it.", *steps, "Names are server.tool.", THIRD_PARTY]
-    )
+    return " ".join([f"This tool list is partial: {size} behind it.", *steps, "Names are server.tool.", THIRD_PARTY])
 
 
 def full_instructions(snapshot: Snapshot) -> str:
     """Instructions for a client that sees every tool."""
-    return f"{len(snapshot.tools):,} tools of {len(snapshot.servers)} servers, named server__tool. {THIRD_PARTY}"
+    tools, servers = _counted(len(snapshot.tools), "tool"), _counted(len(snapshot.servers), "server")
+    return f"{tools} of {servers}, named server__tool. {THIRD_PARTY}"
 
 
 def upstream_instructions(text: str) -> str:
     """A server's own instructions, whole if short."""
     return text if len(text) <= MAX_UPSTREAM_CHARS else text[:MAX_UPSTREAM_CHARS].rsplit(" ", 1)[0] + " …"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

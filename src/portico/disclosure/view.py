@@ -4,11 +4,10 @@
 transparent: names, URIs and unknown methods pass as they are.
 """
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from portico.access import EVERYTHING, Scope
 from portico.catalog.snapshot import ServerEntry, Snapshot
@@ -19,6 +18,7 @@ from portico.config import Exposure
 from portico.disclosure import answer, discovery, guidance, metatools
 from portico.disclosure import cursor as cursors
 from portico.disclosure.arguments import checked_arguments
+from portico.disclosure.links import Links
 from portico.disclosure.listable import listable
 from portico.disclosure.namespace import (
     inner_uri,
@@ -44,7 +44,6 @@ from portico.upstream.supervisor import Upstream
 
 FirstListing = Callable[[Callable[[], bool]], Awaitable[None]]
 PAGE = 250
-REMEMBERED_LINKS = 4_096
 _ABOUT_ONE_RESOURCE = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 
 
@@ -81,7 +80,7 @@ class View:
         self._upstreams = upstreams
         self._whole: Snapshot | None = None
         self._seen: Snapshot = catalog.snapshot.within(face.scope)
-        self._links: OrderedDict[str, str] = OrderedDict()
+        self._links = Links()
         self._defined: tuple[tuple[str, ...], list[Raw]] = ((), [])
 
     @property
@@ -261,7 +260,8 @@ class View:
             return answer.refusal(error, more=discovery.schema_hint(tool, self.face.discovery_budget))
         except BackendUnavailable as error:
             return answer.refusal(error)
-        self._remember_links(tool.server, result)
+        if not self.sole:
+            self._links.remember(origin.caller.session, tool.server, result)
         return result
 
     def _states(self) -> discovery.States:
@@ -289,44 +289,32 @@ class View:
             uri = params.get("uri")
             if not isinstance(uri, str):
                 raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
-            server, inner = self.locate(uri)
+            server, inner = self.locate(uri, origin.caller.session)
             result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
             return result if self.sole else outer_contents(server, result)
 
         return forward
 
-    def locate(self, uri: str) -> tuple[str, str]:
-        """The server that has a resource, and the URI it knows it by."""
+    def locate(self, uri: str, session: str) -> tuple[str, str]:
+        """The server that has a resource, or gave this session a link to it, and the URI it knows it by."""
         if self.sole:
             return self.sole, uri
         if (found := inner_uri(uri)) and found[0] in self.snapshot.servers:
             return found
-        owners = [
+        claimed = {
             name
             for name, entry in self.snapshot.servers.items()
             if any(resource["uri"] == uri for resource in entry.offers.resources)
-        ]
-        if len(owners) == 1:
-            return owners[0], uri
-        if uri in self._links:
-            return self._links[uri], uri
+        }
+        # A server can claim what is another's: whoever else does, nobody is asked in its place.
+        claimed |= self._links.owners(session, uri) & self.snapshot.servers.keys()
+        if len(claimed) == 1:
+            return claimed.pop(), uri
         raise RemoteError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""
         return uri if self.sole else outer_uri(server, uri)
-
-    def _remember_links(self, server: str, result: Raw) -> None:
-        # A link inside a result is under its server's own URI; remembering whose it was keeps it readable.
-        content = result.get("content")
-        if self.sole or not isinstance(content, list):
-            return
-        for block in cast("list[Any]", content):
-            if isinstance(block, dict) and block.get("type") == "resource_link" and isinstance(block.get("uri"), str):
-                self._links[block["uri"]] = server
-                self._links.move_to_end(block["uri"])
-                if len(self._links) > REMEMBERED_LINKS:
-                    self._links.popitem(last=False)
 
     # --- prompts, completion, logging
 
@@ -360,7 +348,7 @@ class View:
             server, name = self._locate_prompt(reference.get("name"))
             inner: Raw = {**reference, "name": name}
         else:
-            server, uri = self.locate(str(reference.get("uri")))
+            server, uri = self.locate(str(reference.get("uri")), origin.caller.session)
             inner = {**reference, "uri": uri}
         return await self._calls.ask(server, "completion/complete", {**params, "ref": inner}, origin)
 

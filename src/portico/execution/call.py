@@ -34,10 +34,19 @@ NOBODY = Origin()
 class Calls:
     """Runs tools."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], timeouts: Mapping[str, float], bus: Bus) -> None:
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        timeouts: Mapping[str, float],
+        bus: Bus,
+        *,
+        longest: float | None = None,
+    ) -> None:
+        """`timeouts` are how long each server may be silent, `longest` how long any call may take in all."""
         self._upstreams = upstreams
         self._timeouts = timeouts
         self._bus = bus
+        self._longest = longest
 
     async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
         """Run a tool and return its raw result.
@@ -70,5 +79,5 @@ class Calls:
         upstream = self._upstreams.get(server)
         if upstream is None:
             raise BackendUnavailable(f"{server} is not running here")
-        ask = Ask(self._timeouts.get(server), origin.relay, headers)
+        ask = Ask(self._timeouts.get(server), origin.relay, headers, self._longest)
         return await upstream.request(method, params, ask, origin.caller.session)

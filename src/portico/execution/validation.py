@@ -1,21 +1,24 @@
 """Do these arguments fit the tool's schema? Compiled once per definition.
 
-A schema that cannot be compiled (a broken `$ref`, an unknown draft) checks nothing: the upstream is then the judge, as
-it would be without a gateway. Remote references are never fetched.
+A schema that cannot be compiled (a broken `$ref`, an unknown draft), or that a few lines unfold into millions of
+checks, checks nothing: the upstream is then the judge, as it would be without a gateway. Remote references are never
+fetched.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NoReturn
 
 import jsonschema_rs
 
+from portico.catalog.references import resolve
 from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.upstream import jsontext
 
 MAX_PROBLEMS = 5
+MAX_CHECKS = 10_000
 MAX_CHARS = 400
 """Of one problem: a wrong value may be a megabyte."""
 
@@ -48,11 +51,43 @@ def _problem(error: jsonschema_rs.ValidationError) -> str:
 def _validator(key: str, blob: bytes) -> Any | None:
     try:
         schema = jsontext.loads(blob).get("inputSchema")
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or _unfolded(schema) > MAX_CHECKS:
             return None
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _unfolded(schema: dict[str, Any]) -> int:
+    """The most checks any one value could be put through: what applies to the same value, references followed."""
+    costs: dict[int, int] = {}
+
+    def cost(node: Any) -> int:
+        if not isinstance(node, dict):
+            return 1
+        known = costs.get(id(node))
+        if known is None:
+            costs[id(node)] = 0  # a circle ends where it began
+            known = costs[id(node)] = min(1 + sum(map(cost, _in_place(node, schema))), MAX_CHECKS + 1)
+        return known
+
+    pending: list[Any] = [schema]
+    worst = 0
+    for node in pending:
+        worst = max(worst, cost(node))
+        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
+    return worst
+
+
+def _in_place(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Any]:
+    for key in ("allOf", "anyOf", "oneOf"):
+        branches = node.get(key)
+        yield from branches if isinstance(branches, list) else ()
+    yield from (node[key] for key in ("not", "if", "then", "else") if key in node)
+    dependent = node.get("dependentSchemas")
+    yield from dependent.values() if isinstance(dependent, dict) else ()
+    if isinstance(pointer := node.get("$ref"), str):
+        yield resolve(pointer, root)
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -25,15 +25,15 @@ from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Port
 from portico.events import Bus, CatalogChanged, Event, ListAnnounced, ResourceUpdated
 from portico.execution.call import Origin
 from portico.server.envelope import finish
+from portico.server.passable import passable
 from portico.server.relay import ClientRelay
-from portico.server.sessions import Session, Sessions, Watchers, connection_of, session_of
+from portico.server.sessions import Session, Sessions, Watchers, check_subscription, connection_of, session_of
 from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import SHARED, Upstream
 
 logger = logging.getLogger(__name__)
 
 SERVER_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
-_SDK_METHODS = frozenset({"ping", "subscriptions/listen"})
 
 
 class Door:
@@ -67,14 +67,25 @@ class Door:
         if ctx.method == "initialize":
             introduced = self._introduced(await call_next(ctx))
             self._clear_up_after(ctx)
-            return introduced
-        if ctx.method in _SDK_METHODS:
+            try:
+                return passable(introduced, escaped=ctx.request is None)
+            except RemoteError as error:
+                raise _on_the_wire(error) from error
+        if ctx.method == "subscriptions/listen":
+            try:
+                check_subscription(uris := _listened(ctx.params))
+            except RemoteError as error:
+                raise _on_the_wire(error) from error
+            with self.sessions.listening(uris):
+                return await call_next(ctx)
+        if ctx.method == "ping":
             return await call_next(ctx)
         era: Era = "modern" if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
         try:
-            return finish(await self._answer(ctx, era), ctx.method, era, self._server_info)
+            finished = finish(await self._answer(ctx, era), ctx.method, era, self._server_info)
+            return passable(finished, escaped=ctx.request is None)
         except PorticoError as error:
-            raise _on_the_wire(error) from error
+            raise _on_the_wire(error, escaped=ctx.request is None) from error
         except MCPError:
             raise
         except Exception as error:
@@ -103,12 +114,13 @@ class Door:
 
     async def _watch(self, method: str, params: Raw, session: Session, origin: Origin, era: Era) -> Mapping[str, Any]:
         if method == "resources/subscribe":
+            check_subscription((params["uri"],), len(session.subscribed))
             result = await self.view.handle(method, params, origin, era)
-            resource = self.view.locate(params["uri"])
+            resource = self.view.locate(params["uri"], origin.caller.session)
             session.subscribed[self.view.outer_uri(*resource)] = params["uri"]
             self._watchers.add(resource, session.id)
             return result
-        resource = self.view.locate(params["uri"])
+        resource = self.view.locate(params["uri"], origin.caller.session)
         session.subscribed.pop(self.view.outer_uri(*resource), None)
         self._watchers.remove(resource, session.id)
         if self._watchers.others(resource, session.id) and not self._upstreams[resource[0]].isolated:
@@ -164,7 +176,14 @@ class Door:
             # Whoever looks through us hears what the server says, even if we found nothing new.
             self.sessions.changed(event.kind)
         elif isinstance(event, ResourceUpdated) and event.server in snapshot.servers:
-            self.sessions.updated(self.view.outer_uri(event.server, event.uri))
+            self.sessions.updated(self.view.outer_uri(event.server, event.uri), event.session or None)
+
+
+def _listened(params: Mapping[str, Any] | None) -> list[str]:
+    """The resources a `subscriptions/listen` asks for; what is wrong about it the SDK says."""
+    wanted = (params or {}).get("notifications")
+    uris: Any = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+    return [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
 
 
 def _well_formed(ctx: ServerRequestContext[Any, Any], era: Era) -> None:
@@ -197,8 +216,12 @@ class _Null(RootModel[None]):
 _NULL = _Null(None)
 
 
-def _on_the_wire(error: PorticoError) -> MCPError:
+def _on_the_wire(error: PorticoError, *, escaped: bool = False) -> MCPError:
     if isinstance(error, RemoteError):
-        data = _NULL if error.has_data and error.data is None else error.data
-        return MCPError(code=error.code, message=error.message, data=data)
+        try:
+            message, given = passable([error.message, error.data], escaped=escaped)
+        except RemoteError:
+            message, given = passable(error.message, escaped=escaped), "what came with this error cannot be passed on"
+        data = _NULL if error.has_data and given is None else given
+        return MCPError(code=error.code, message=message, data=data)
     return MCPError(code=error.code, message=str(error), data={"kind": error.kind, "retryable": error.retryable})

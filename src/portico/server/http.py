@@ -6,7 +6,8 @@ any other address needs a bearer token.
 
 import hmac
 import ipaddress
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvicorn
@@ -24,7 +25,10 @@ from portico.server.replay import RecentEvents
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 RETRY_MS = 500
+MAX_SESSIONS = 1_000
+SESSION_IDLE_S = 30 * 60.0
 GRACE_S = 3
+_PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
 
 
 def check_exposure(host: str, token: str | None) -> None:
@@ -71,6 +75,8 @@ def make_app(
         name: _SessionManager(
             door.server,
             retry_interval=RETRY_MS,
+            max_sessions=MAX_SESSIONS,
+            session_idle_timeout=SESSION_IDLE_S,
             security_settings=security,
             max_request_body_size=max_request_bytes,
         )
@@ -114,8 +120,22 @@ class _Endpoint:
         await self._manager.handle_request(scope, receive, send)
 
 
+def _misaddressed(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """The status of a request whose Host or Origin could be read in two ways; the SDK checks the names in them."""
+    given = list(headers)
+    for header, status in ((b"host", 421), (b"origin", 403)):
+        values = [value for name, value in given if name == header]
+        if len(values) > 1:
+            return 400
+        for value in values:
+            port = _PORT.match(value if header == b"host" else value.partition(b"://")[2])
+            if port is not None and not port[1].isdigit():
+                return status
+    return None
+
+
 class _Guarded:
-    """Lets requests with the right bearer token through."""
+    """Lets requests through that are addressed in one clear way and have the right bearer token."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
@@ -124,6 +144,10 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        if (status := _misaddressed(scope["headers"])) is not None:
+            refused = JSONResponse({"error": "Host or Origin is given twice, or has no port number"}, status)
+            await refused(scope, receive, send)
+            return
         if self._expected is not None:
             given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
             scheme, _, token = given.partition(b" ")

@@ -10,6 +10,7 @@ from mcp_types import METHOD_NOT_FOUND
 from pydantic import BaseModel, RootModel, ValidationError
 
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteError
+from portico.server.passable import passable
 from portico.upstream.backend import Era, Raw
 from portico.upstream.envelope import LOG_LEVEL_KEY
 
@@ -54,7 +55,10 @@ class ClientRelay:
         """Send a notification on the request's own stream."""
         if method == "notifications/message" and not self._wants(params.get("level")):
             return
-        message: Any = _Message(method=method, params=params)
+        try:
+            message: Any = _Message(method=method, params=passable(params, escaped=self._ctx.request is None))
+        except RemoteError:
+            return  # nobody waits for it
         # The way to the client is a library's: however it fails, the server works on and its answer is still wanted.
         with contextlib.suppress(Exception):
             await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
@@ -70,7 +74,7 @@ class ClientRelay:
         capability = _CAPABILITY[method]
         if self._era == "modern" or declared is None or getattr(declared, capability, None) is None:
             raise RemoteError(METHOD_NOT_FOUND, f"the client that made this call does not offer {capability}")
-        message: Any = _Message(method=method, params=params)
+        message: Any = _Message(method=method, params=passable(params, escaped=self._ctx.request is None))
         route = ServerMessageMetadata(related_request_id=self._ctx.request_id)
         try:
             return (await self._ctx.session.send_request(message, _Result, metadata=route)).root

@@ -4,13 +4,20 @@ One store for each session: the SDK names a stream by the id of its request, whi
 """
 
 import itertools
+import sys
 from collections import OrderedDict, deque
+from typing import Any
 
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import JSONRPCMessage
 
 MAX_STREAMS = 64
 MAX_EVENTS = 200
+MAX_MESSAGE_BYTES = 256 * 2**10
+MAX_BYTES = 4 * 2**20
+
+_Kept = tuple[int, JSONRPCMessage | None, int]
+"""The event's number, its message, and the memory that takes."""
 
 
 class RecentEvents(EventStore):
@@ -18,17 +25,32 @@ class RecentEvents(EventStore):
 
     def __init__(self) -> None:
         self._counter = itertools.count(1)
-        self._streams: OrderedDict[str, deque[tuple[int, JSONRPCMessage | None]]] = OrderedDict()
+        self._streams: OrderedDict[str, deque[_Kept]] = OrderedDict()
+        self._bytes = 0
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event and return its id."""
+        """Keep an event and return its id; of a message that is too large only the id."""
         number = next(self._counter)
-        stream = self._streams.setdefault(stream_id, deque(maxlen=MAX_EVENTS))
-        stream.append((number, message))
+        size = _size(message, MAX_MESSAGE_BYTES)
+        if size > MAX_MESSAGE_BYTES:
+            message, size = None, 0
+        stream = self._streams.setdefault(stream_id, deque())
+        stream.append((number, message, size))
+        self._bytes += size
         self._streams.move_to_end(stream_id)
-        if len(self._streams) > MAX_STREAMS:
-            self._streams.popitem(last=False)
+        if len(stream) > MAX_EVENTS:
+            self._bytes -= stream.popleft()[2]
+        while len(self._streams) > MAX_STREAMS or self._bytes > MAX_BYTES:
+            self._drop_oldest()
         return f"{stream_id}/{number}"
+
+    def _drop_oldest(self) -> None:
+        stream_id, stream = next(iter(self._streams.items()))
+        if len(self._streams) > 1:
+            del self._streams[stream_id]
+            self._bytes -= sum(size for _, _, size in stream)
+        else:
+            self._bytes -= stream.popleft()[2]
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
         """Send what came after an event; None when it is not known any more."""
@@ -36,7 +58,24 @@ class RecentEvents(EventStore):
         stream = self._streams.get(stream_id)
         if stream is None or not number.isdecimal():
             return None
-        for event, message in list(stream):
+        for event, message, _ in list(stream):
             if event > int(number) and message is not None:
                 await send_callback(EventMessage(message, f"{stream_id}/{event}"))
         return stream_id
+
+
+def _size(message: JSONRPCMessage | None, limit: int) -> int:
+    """About the memory a message takes; counting ends soon after the limit."""
+    total = 0
+    left: list[Any] = [] if message is None else list(vars(message).values())
+    while left and total <= limit:
+        node = left.pop()
+        total += sys.getsizeof(node)
+        if isinstance(node, dict):
+            left += node.keys()
+            left += node.values()
+        elif isinstance(node, list):
+            left += node
+        elif hasattr(node, "__dict__"):
+            left += vars(node).values()
+    return total

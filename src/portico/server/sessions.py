@@ -1,12 +1,14 @@
 """Who is connected, and telling them what changed.
 
 Handshake-era clients have a connection that can be told; modern ones ask with `subscriptions/listen`. A burst of
-changes is one notification.
+changes is one notification, and a client that does not read keeps no other from hearing.
 """
 
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +23,12 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
+from portico.errors import INVALID_PARAMS, RemoteError
+
 DEBOUNCE_S = 0.1
-SLOW_CLIENT_S = 5.0
+MAX_SUBSCRIPTIONS = 1_000
+MAX_URI = 4_096
+_RESOURCE = "resource "
 
 
 @dataclass(eq=False)
@@ -33,6 +39,15 @@ class Session:
     log_level: str | None = None
     subscribed: dict[str, str] = field(default_factory=dict)
     """Outer URI of a resource → the URI the client asked for it by."""
+
+
+def check_subscription(uris: Collection[str], already: int = 0) -> None:
+    """Refuse what would let one client fill our memory."""
+    if any(len(uri) > MAX_URI for uri in uris):
+        raise RemoteError(INVALID_PARAMS, f"a URI longer than {MAX_URI} characters cannot be subscribed to")
+    if already + len(uris) > MAX_SUBSCRIPTIONS:
+        reason = f"a client can subscribe to {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
+        raise RemoteError(INVALID_PARAMS, reason)
 
 
 class Watchers:
@@ -82,38 +97,26 @@ def session_of(ctx: ServerRequestContext[Any, Any]) -> Session:
     return state[_KEY]
 
 
-class Sessions:
-    """The clients of one view."""
+class _Line:
+    """One client's way: what it has yet to be told, and the task that tells it, which waits for no other client."""
 
-    def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
-        self._connected: dict[Connection, Session] = {}
+    def __init__(self, session: Session, tell: Callable[[str], Awaitable[None]]) -> None:
+        self.session = session
+        self._tell = tell
         self._pending: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._connected)
-
-    def add(self, connection: Connection, session: Session) -> None:
-        """Remember a client until its connection closes."""
-        self._connected[connection] = session
-        connection.exit_stack.callback(self._connected.pop, connection, None)
-
-    def changed(self, *kinds: str) -> None:
-        """Tell everyone, soon, that `tools`, `resources` or `prompts` changed."""
+    def add(self, kinds: Iterable[str]) -> None:
+        """Tell these soon: each once, however often it changes before the client has heard."""
         self._pending.update(kinds)
         if self._pending and (self._telling is None or self._telling.done()):
-            self._telling = asyncio.create_task(self._tell_soon(), name="tell clients")
+            self._telling = asyncio.create_task(self._tell_soon(), name="tell a client")
 
-    def updated(self, uri: str) -> None:
-        """Tell those who subscribed that a resource changed."""
-        self.changed(f"resource {uri}")
-
-    async def close(self) -> None:
-        """Stop telling."""
+    def close(self) -> "asyncio.Task[None] | None":
+        """Stop telling; what is left to wait for."""
         if self._telling is not None:
             self._telling.cancel()
-            await asyncio.wait({self._telling})
+        return self._telling
 
     async def _tell_soon(self) -> None:
         while self._pending:
@@ -122,26 +125,71 @@ class Sessions:
             for kind in sorted(kinds):
                 await self._tell(kind)
 
-    async def _tell(self, kind: str) -> None:
-        uri = kind.removeprefix("resource ") if kind.startswith("resource ") else None
+
+class Sessions:
+    """The clients of one view."""
+
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self._connected: dict[Connection, _Line] = {}
+        self._listened: Counter[str] = Counter()
+        self._modern = _Line(Session(), self._publish)
+
+    def __len__(self) -> int:
+        return len(self._connected)
+
+    def add(self, connection: Connection, session: Session) -> None:
+        """Remember a client until its connection closes."""
+        if connection not in self._connected:
+            self._connected[connection] = _Line(session, lambda kind: _notify(connection, session, kind))
+            connection.exit_stack.callback(self._remove, connection)
+
+    def _remove(self, connection: Connection) -> None:
+        if (line := self._connected.pop(connection, None)) is not None:
+            line.close()
+
+    @contextlib.contextmanager
+    def listening(self, uris: Iterable[str]) -> Generator[None]:
+        """While a modern client listens for these resources."""
+        heard = Counter(set(uris))
+        self._listened += heard
+        try:
+            yield
+        finally:
+            self._listened -= heard
+
+    def changed(self, *kinds: str) -> None:
+        """Tell everyone, soon, that `tools`, `resources` or `prompts` changed."""
+        for line in (self._modern, *self._connected.values()):
+            line.add(kinds)
+
+    def updated(self, uri: str, session: str | None = None) -> None:
+        """Tell those who subscribed, or only one session of them, that a resource changed."""
+        if session is None and uri in self._listened:
+            self._modern.add((f"{_RESOURCE}{uri}",))
+        for line in self._connected.values():
+            if uri in line.session.subscribed and session in (None, line.session.id):
+                line.add((f"{_RESOURCE}{uri}",))
+
+    async def close(self) -> None:
+        """Stop telling."""
+        closing = [task for line in (self._modern, *self._connected.values()) if (task := line.close())]
+        if closing:
+            await asyncio.wait(closing)
+
+    async def _publish(self, kind: str) -> None:
         event: ServerEvent
-        if uri is not None:
-            event, method = ResourceUpdated(uri), "notifications/resources/updated"
+        if kind.startswith(_RESOURCE):
+            event = ResourceUpdated(kind.removeprefix(_RESOURCE))
         else:
             event = {"tools": ToolsListChanged, "resources": ResourcesListChanged, "prompts": PromptsListChanged}[
                 kind
             ]()
-            method = f"notifications/{kind}/list_changed"
         await self.bus.publish(event)
-        told = [
-            _bounded(connection.notify(method, {"uri": session.subscribed[uri]} if uri is not None else None))
-            for connection, session in self._connected.items()
-            if uri is None or uri in session.subscribed
-        ]
-        await asyncio.gather(*told)
 
 
-async def _bounded(notifying: Any) -> None:
-    # A client that does not read must not keep the others from hearing.
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(notifying, SLOW_CLIENT_S)
+async def _notify(connection: Connection, session: Session, kind: str) -> None:
+    if not kind.startswith(_RESOURCE):
+        await connection.notify(f"notifications/{kind}/list_changed", None)
+    elif (asked := session.subscribed.get(kind.removeprefix(_RESOURCE))) is not None:
+        await connection.notify("notifications/resources/updated", {"uri": asked})

@@ -9,6 +9,7 @@ A line that is no message is answered as JSON-RPC says, with the id it had if th
 
 import asyncio
 import json
+import logging
 import os
 import stat
 import sys
@@ -20,10 +21,19 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
-from portico.errors import INVALID_REQUEST, PARSE_ERROR
+from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from portico.server.door import Door
+
+logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 64 * 2**20
 
@@ -67,8 +77,9 @@ async def over_pipes(wire_in: BinaryIO, wire_out: BinaryIO, *, answer_noise: boo
         try:
             async with leaving:
                 async for message in leaving:
-                    writer.write(_encoded(message.message))
-                    await writer.drain()
+                    if (line := _sendable(message.message)) is not None:
+                        writer.write(line)
+                        await writer.drain()
         except OSError:
             return  # the other side is gone; reading ends by itself
         finally:
@@ -102,6 +113,18 @@ def _decoded(line: bytes) -> JSONRPCMessage:
     if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
         raise ValueError("a request without a usable id")
     return message
+
+
+def _sendable(message: JSONRPCMessage) -> bytes | None:
+    """A message's line; an error in place of an answer that cannot be written, nothing in place of anything else."""
+    try:
+        return _encoded(message)
+    except (ValueError, TypeError, RecursionError) as error:
+        logger.warning("a message cannot be written: %s", error)
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return None
+        reason = ErrorData(code=INTERNAL_ERROR, message=f"the server's answer cannot be passed on: {error}")
+        return _encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=reason))
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:

@@ -69,6 +69,16 @@ class Ask:
     relay: Relay | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """Extra HTTP headers (`Mcp-Param-*`); other transports ignore them."""
+    longest: float | None = None
+    """Seconds in all, whatever progress is reported; `timeout` begins anew with each report."""
+
+    def deadline(self, started: float, now: float) -> float | None:
+        """When a request that began at `started` and last gave a sign of life at `now` is given up."""
+        ends = (
+            None if self.timeout is None else now + self.timeout,
+            None if self.longest is None else started + self.longest,
+        )
+        return min((end for end in ends if end is not None), default=None)
 
 
 NO_OPTIONS = Ask()

@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -44,7 +45,7 @@ def make_backend(name: str, config: BackendConfig, limits: Limits, guard: Guard)
                 return SseBackend(name, url, config.headers, roots(config.roots), size)
             return HttpBackend(name, url, config.headers, config.protocol, roots(config.roots), size)
         case "functions":
-            return ImportedFunctions(name, cast(str, config.functions))
+            return ImportedFunctions(name, cast(str, config.functions), config.cwd)
         case "recorded":
             return RecordedBackend(name, cast(Path, config.recorded), config.recorded_slug)
 
@@ -70,13 +71,14 @@ class ImportedFunctions:
 
     kind = "functions"
 
-    def __init__(self, name: str, target: str) -> None:
+    def __init__(self, name: str, target: str, folder: str | None = None) -> None:
         self._name = name
         self._target = target
+        self._folder = folder
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         """Import them, off the event loop."""
-        tools = await asyncio.to_thread(load_functions, self._target)
+        tools = await asyncio.to_thread(load_functions, self._target, self._folder)
         return await FunctionsBackend(self._name, tools).connect(listener, era)
 
     def diagnostics(self) -> Mapping[str, Any]:
@@ -84,8 +86,14 @@ class ImportedFunctions:
         return {"functions": self._target}
 
 
-def load_functions(target: str) -> tuple[FunctionTool, ...]:
-    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one function."""
+def load_functions(target: str, folder: str | None = None) -> tuple[FunctionTool, ...]:
+    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one function.
+
+    A module may lie in `folder`, which stays on the path for what the functions import when they are called; last on
+    it, so that no file there hides a module of ours.
+    """
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
     module_name, _, attribute = target.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
@@ -97,7 +105,8 @@ def load_functions(target: str) -> tuple[FunctionTool, ...]:
     except Exception as error:  # the module is the user's: whatever it raises is the reason it cannot be used
         raise BackendUnavailable(
             f"{target} cannot be used: {type(error).__name__}: {error}",
-            advice="`functions` is package.module or package.module:attribute, importable by the gateway's Python.",
+            advice="`functions` is package.module or package.module:attribute, beside the configuration file or "
+            "importable by the gateway's Python.",
         ) from error
 
 

@@ -44,6 +44,7 @@ _ABOUT_NO_REQUEST = frozenset(
 class _Call:
     method: str
     ask: Ask
+    started: float
     clock: asyncio.Timeout
     progress_token: str | int | None = None
     sent: bool = False
@@ -108,7 +109,9 @@ class HttpConnection:
         self._last_id += 1
         request_id = self._last_id
         params = modern_params(params) if self._modern else legacy_params(params)
-        call = _Call(method, ask, asyncio.timeout(ask.timeout))
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        call = _Call(method, ask, started, asyncio.timeout_at(ask.deadline(started, started)))
         if ask.relay is not None:
             params, call.progress_token = with_progress_token(params, request_id)
         headers = {**routing_headers(method, params), **ask.headers} if self._modern else ask.headers
@@ -129,8 +132,9 @@ class HttpConnection:
                 return result
         except TimeoutError:
             self._abandon(request_id, call, "timed out")
-            self.last_error = f"no answer to {method} within {ask.timeout:g} s"
-            raise jsonrpc.timed_out(self._name, method, ask.timeout) from None
+            error = jsonrpc.timed_out(self._name, method, ask, loop.time() - started)
+            self.last_error = error.message
+            raise error from None
         except asyncio.CancelledError:
             self._abandon(request_id, call, "cancelled by the caller")
             raise
@@ -243,8 +247,8 @@ class HttpConnection:
         call = self._calls.get(jsonrpc.known_id(params.get("progressToken")))
         if call is None or call.ask.relay is None or call.progress_token is None:
             return
-        if call.ask.timeout is not None:
-            call.clock.reschedule(asyncio.get_running_loop().time() + call.ask.timeout)
+        if not call.clock.expired():
+            call.clock.reschedule(call.ask.deadline(call.started, asyncio.get_running_loop().time()))
         await call.ask.relay.notify("notifications/progress", {**params, "progressToken": call.progress_token})
 
     def _addressee(self, method: str, call: _Call | None) -> Relay | None:
@@ -257,22 +261,28 @@ class HttpConnection:
         return jsonrpc.sole_caller(call.ask.relay for call in self._calls.values())
 
     def _asked(self, request_id: object, method: str, params: Raw, call: _Call | None) -> None:
-        if len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS:
-            return  # a flood; even refusals would only feed it
+        if not jsonrpc.answerable(request_id) or len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS:
+            return  # a flood, or an id that would be one: even refusals would only feed it
         if len(self._answering) >= jsonrpc.MAX_SERVER_REQUESTS:
             self._spawn(self._tell(jsonrpc.too_many(request_id)))
             return
-        relay = call.ask.relay if call is not None else self._sole_caller()
-        task = self._spawn(self._answer(request_id, method, params, relay, call))
+        task = self._spawn(self._answer(request_id, method, params, self._whom_to_ask(call), call))
         self._answering[str(request_id)] = task
         if call is not None:
             call.answering.add(task)
 
+    def _whom_to_ask(self, call: _Call | None) -> tuple[Relay | None, bool]:
+        if call is not None:
+            return call.ask.relay, False
+        in_flight = [other.ask.relay for other in self._calls.values()]
+        return jsonrpc.addressee(in_flight)
+
     async def _answer(
-        self, request_id: object, method: str, params: Raw, relay: Relay | None, call: _Call | None
+        self, request_id: object, method: str, params: Raw, asked: tuple[Relay | None, bool], call: _Call | None
     ) -> None:
+        relay, shared = asked
         try:
-            frame = await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots)
+            frame = await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots, shared=shared)
         finally:
             self._answering.pop(str(request_id), None)
             if call is not None:

@@ -14,7 +14,15 @@ from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
-from portico.upstream.http_refusal import HttpRefusal, SessionGone, error_message, not_an_answer, refusal
+from portico.upstream.http_refusal import (
+    HttpRefusal,
+    SessionGone,
+    error_message,
+    masked,
+    not_an_answer,
+    refusal,
+    secrets_in,
+)
 from portico.upstream.jsonrpc import remote_error
 from portico.upstream.wire import Reply, StaleConnection, TooLarge, Unreachable, Wire, WireError
 
@@ -55,6 +63,7 @@ class Exchange:
         self._limit = max_message_bytes
         self._wire = Wire(self._address, CONNECT_S)
         self._credentials = next((key for key in headers if _looks_secret(key)), "")
+        self._secrets = secrets_in(headers)
         self._closed = asyncio.Event()
         self.sent = 0
         self.shared_headers({})
@@ -83,7 +92,7 @@ class Exchange:
             raise self.unavailable(error) from error
         error = answer.get("error")
         if isinstance(error, dict):
-            raise remote_error(cast(Raw, error))
+            raise remote_error(self.masked(cast(Raw, error)))
         result = answer.get("result")
         if not isinstance(result, dict):
             raise not_an_answer(self._name, "answered without a result object")
@@ -116,7 +125,11 @@ class Exchange:
                 body = await reply.read(MAX_REFUSAL_BYTES)
                 reply.release()
                 message = error_message(body)
-                raise remote_error(message["error"]) if message else HttpRefusal(f"{self._name} streams nothing", 200)
+                raise (
+                    remote_error(self.masked(message["error"]))
+                    if message
+                    else HttpRefusal(f"{self._name} streams nothing", 200)
+                )
         except WireError as error:
             raise self.unavailable(error) from error
         return reply
@@ -176,7 +189,7 @@ class Exchange:
             if _answers(message, request_id):
                 return message
             await hear(message)
-        raise not_an_answer(self._name, f"answered HTTP {reply.status} without a JSON-RPC answer", body)
+        raise not_an_answer(self._name, f"answered HTTP {reply.status} without a JSON-RPC answer", body, self._secrets)
 
     async def _streamed(self, reply: Reply, request_id: object, hear: Hear, paused: Pause | None) -> Raw:
         """Read the stream, and its continuations, until the answer comes."""
@@ -229,11 +242,11 @@ class Exchange:
         """The messages in a body or event: one, or a batch of the 2025-03-26 kind."""
         try:
             message: Any = jsontext.loads(body)
-        except ValueError as error:
-            raise not_an_answer(self._name, f"sent what is not JSON ({error})", body) from None
+        except (ValueError, RecursionError) as error:
+            raise not_an_answer(self._name, f"sent what is not JSON ({error})", body, self._secrets) from None
         found = cast("list[Any]", message) if isinstance(message, list) else [message]
         if not all(isinstance(item, dict) for item in found):
-            raise not_an_answer(self._name, "sent what is not a JSON-RPC message", body)
+            raise not_an_answer(self._name, "sent what is not a JSON-RPC message", body, self._secrets)
         return found
 
     async def _refused(self, reply: Reply) -> PorticoError:
@@ -243,8 +256,19 @@ class Exchange:
             body = b""
         reply.release()
         return refusal(
-            self._name, self._url, reply.status, reply.headers, body, self._credentials, in_session=self._in_session
+            self._name,
+            self._url,
+            reply.status,
+            reply.headers,
+            body,
+            self._credentials,
+            in_session=self._in_session,
+            secrets=self._secrets,
         )
+
+    def masked(self, said: Raw) -> Raw:
+        """What a server said, without the values of the headers we are configured with."""
+        return masked(said, self._secrets)
 
     def _where(self) -> str:
         return f"{self._name} ({safe_url(self._url)})"

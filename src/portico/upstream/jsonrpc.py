@@ -1,13 +1,15 @@
 """JSON-RPC as both kinds of wire speak it, duplex and HTTP: frames, ids, and answers to a server's own requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from portico.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, BackendTimeout, PorticoError, RemoteError
-from portico.upstream.backend import Raw, Relay
+from portico.upstream.backend import Ask, Raw, Relay
 
 MAX_SERVER_REQUESTS = 64
 """Requests of the other side handled at one time; more are refused."""
+MAX_ID_CHARS = 256
+"""What a server may have us remember and repeat of its own requests."""
 
 
 def frame(method: str, params: Mapping[str, Any] | None, request_id: int | None = None) -> Raw:
@@ -44,6 +46,13 @@ def known_id(value: object) -> int:
     return int(value) if isinstance(value, str) and len(value) < 20 and value.isdecimal() else -1
 
 
+def answerable(request_id: object) -> bool:
+    """Whether a request of the other side has an id that an answer may carry."""
+    if isinstance(request_id, str):
+        return len(request_id) <= MAX_ID_CHARS
+    return isinstance(request_id, int) and not isinstance(request_id, bool)
+
+
 def too_many(request_id: object) -> Raw:
     """The answer to one request too many."""
     return refusal(request_id, INTERNAL_ERROR, "too many requests at once")
@@ -55,18 +64,29 @@ def sole_caller(relays: Iterable[Relay | None]) -> Relay | None:
     return known[-1] if known and len({relay.origin for relay in known}) == 1 else None
 
 
-def timed_out(name: str, method: str, patience: float | None) -> BackendTimeout:
+def addressee(in_flight: Sequence[Relay | None]) -> tuple[Relay | None, bool]:
+    """Whom a question of the server's own is for, if that is certain, and whether it may be for any of several."""
+    relay = sole_caller(in_flight)
+    return relay, relay is None and any(in_flight)
+
+
+def timed_out(name: str, method: str, ask: Ask, waited: float) -> BackendTimeout:
     """A server did not answer."""
+    if ask.longest is not None and waited >= ask.longest:
+        return BackendTimeout(
+            f"{name} did not answer {method} within {ask.longest:g} s, the longest a call may take",
+            advice="Try again, narrow the request, or raise limits.call_s and this server's timeouts.call_s.",
+        )
     return BackendTimeout(
-        f"{name} did not answer {method} within {patience or 0:g} s",
+        f"{name} did not answer {method} within {ask.timeout or 0:g} s",
         advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
     )
 
 
 async def answer_upstream(
-    request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...]
+    request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...], *, shared: bool = False
 ) -> Raw:
-    """The answer frame to a request an upstream made of us."""
+    """The answer frame to a request an upstream made of us; `shared`: it may be about any of several clients."""
     if method == "ping":
         return result(request_id, {})
     if method in ("sampling/createMessage", "elicitation/create", "roots/list") and relay is not None:
@@ -77,7 +97,12 @@ async def answer_upstream(
                 return refusal(request_id, error.code, error.message, getattr(error, "data", None))
     if method == "roots/list":
         return result(request_id, {"roots": list(roots)})
-    return refusal(request_id, METHOD_NOT_FOUND, f"{method} is not available outside a client's call")
+    why = (
+        "cannot be told to belong to one of the clients that share this server; set isolation: session for it"
+        if shared
+        else "is not available outside a client's call"
+    )
+    return refusal(request_id, METHOD_NOT_FOUND, f"{method} {why}")
 
 
 def remote_error(error: Mapping[str, Any]) -> RemoteError:

@@ -5,7 +5,7 @@ orjson reads an integer beyond 64 bits as a float and does not write one at all;
 
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -16,8 +16,14 @@ _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG)
 
 
 def loads(text: bytes) -> Any:
-    """Decode; raises ValueError on anything that is not JSON."""
-    return json.loads(text) if _has_long_number(text) else orjson.loads(text)
+    """Decode; raises ValueError on anything that is not JSON, or is nested too deeply to be passed on."""
+    if not _has_long_number(text):
+        return orjson.loads(text)
+    try:
+        value = json.loads(text)
+        return whole(value) if b"\\ud" in text.lower() else value
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def dumps(value: Any) -> bytes:
@@ -26,6 +32,17 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:  # integers over 64 bits and lone surrogates are legal JSON
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def whole(value: Any) -> Any:
+    """The same with U+FFFD for half surrogate pairs, which cannot be sent on."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [whole(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {whole(key): whole(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def _has_long_number(text: bytes) -> bool:

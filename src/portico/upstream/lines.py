@@ -6,7 +6,6 @@ A line over the limit is skipped as it comes, never held whole; if it was an ans
 import asyncio
 import json
 import re
-from typing import Any, cast
 
 from portico.errors import INTERNAL_ERROR
 from portico.upstream import jsontext
@@ -47,8 +46,7 @@ async def next_line(reader: asyncio.StreamReader, limit: int) -> bytes:
     found = _FIRST.match(first) or _LAST.search(last)
     if found is None:
         raise TooLong(None)
-    error = {"code": INTERNAL_ERROR, "message": f"the server's answer is over {limit} bytes (limits.max_message_bytes)"}
-    raise TooLong({"jsonrpc": "2.0", "id": int(found[1]), "error": error})
+    raise TooLong(_failed(found, f"the server's answer is over {limit} bytes (limits.max_message_bytes)"))
 
 
 async def _skip(reader: asyncio.StreamReader, overrun: asyncio.LimitOverrunError | None) -> tuple[bytes, bytes]:
@@ -74,8 +72,18 @@ def message(line: bytes) -> tuple[object, bool]:
     """What a line says, and whether it says only that; None if it is no JSON at all."""
     try:
         return jsontext.loads(line), True
-    except (ValueError, RecursionError):
-        return _salvaged(line), False
+    except ValueError:
+        return _salvaged(line) or _unreadable_answer(line), False
+
+
+def _unreadable_answer(line: bytes) -> object:
+    """What stands in for an answer that cannot be read, so that only its request fails, and at once."""
+    found = _FIRST.match(line) or _LAST.search(line[-_EDGE:])
+    return None if found is None else _failed(found, "the server's answer cannot be read as JSON")
+
+
+def _failed(found: "re.Match[bytes]", reason: str) -> Raw:
+    return {"jsonrpc": "2.0", "id": int(found[1]), "error": {"code": INTERNAL_ERROR, "message": reason}}
 
 
 def _salvaged(line: bytes) -> object:
@@ -85,20 +93,9 @@ def _salvaged(line: bytes) -> object:
         return None
     try:
         found = json.loads(line[start:].decode(errors="replace"))
-        return _whole(found) if isinstance(found, dict) and "jsonrpc" in found else None
+        return jsontext.whole(found) if isinstance(found, dict) and "jsonrpc" in found else None
     except (ValueError, RecursionError):
         return None
-
-
-def _whole(value: Any) -> Any:
-    """The same with U+FFFD for half surrogate pairs, which cannot be sent on."""
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_whole(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in cast("dict[str, Any]", value).items()}
-    return value
 
 
 def without_control(text: str) -> str:

@@ -28,7 +28,7 @@ Send = Callable[[Raw], Work]
 MAX_UNTOLD = 100
 """Progress that waits for a caller who does not take it; of more, the oldest is dropped."""
 MAX_TASKS = 1_000
-"""Everything under way at one time; log messages beyond that are dropped."""
+"""Everything under way at one time; log messages and requests of the other side beyond that are dropped."""
 
 
 @dataclass(slots=True)
@@ -36,16 +36,17 @@ class _Waiting:
     answer: "asyncio.Future[Raw]"
     relay: Relay | None
     progress_token: str | int | None
-    patience: float | None
+    ask: Ask
+    started: float
     deadline: asyncio.Timeout | None = None
     untold: deque[Raw] = field(default_factory=lambda: deque(maxlen=MAX_UNTOLD))
     telling: asyncio.Task[None] | None = None
     """Progress on its way to the caller, in order; the answer waits for it."""
 
     def progressed(self) -> None:
-        """A server that reports progress is given its time anew."""
-        if self.patience is not None and self.deadline is not None and not self.deadline.expired():
-            self.deadline.reschedule(asyncio.get_running_loop().time() + self.patience)
+        """A server that reports progress is given its time anew, up to the longest a call may take."""
+        if self.deadline is not None and not self.deadline.expired():
+            self.deadline.reschedule(self.ask.deadline(self.started, asyncio.get_running_loop().time()))
 
 
 class Peer:
@@ -70,15 +71,17 @@ class Peer:
         self._last_id += 1
         request_id = self._last_id
         params, token = with_progress_token(params, request_id) if ask.relay else (params, None)
-        waiting = _Waiting(asyncio.get_running_loop().create_future(), ask.relay, token, ask.timeout)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        waiting = _Waiting(loop.create_future(), ask.relay, token, ask, started)
         self._waiting[request_id] = waiting
         try:
-            async with asyncio.timeout(ask.timeout) as waiting.deadline:
+            async with asyncio.timeout_at(ask.deadline(started, started)) as waiting.deadline:
                 await self._send(jsonrpc.frame(method, params, request_id))
                 return await waiting.answer
         except TimeoutError:
             self._abandon(request_id, method, "timed out")
-            raise jsonrpc.timed_out(self._name, method, ask.timeout) from None
+            raise jsonrpc.timed_out(self._name, method, ask, loop.time() - started) from None
         except asyncio.CancelledError:
             self._abandon(request_id, method, "cancelled by the caller")
             raise
@@ -153,21 +156,27 @@ class Peer:
             self._listener.notified(method, params)
 
     def _asked(self, request_id: object, method: str, params: Raw) -> None:
+        if not jsonrpc.answerable(request_id) or len(self._tasks) >= MAX_TASKS:
+            return  # a flood, or an id that would be one: even refusals would only feed it
         if self._questions >= jsonrpc.MAX_SERVER_REQUESTS:
             self._spawn(self._send(jsonrpc.too_many(request_id)))
         else:
             self._questions += 1
-            asked = self._spawn(self._answer(request_id, method, params, self._sole_caller()))
+            asked = self._spawn(self._answer(request_id, method, params, *self._addressee()))
             asked.add_done_callback(self._replied)
 
     def _replied(self, asked: "asyncio.Task[None]") -> None:
         self._questions -= 1
 
-    async def _answer(self, request_id: object, method: str, params: Raw, relay: Relay | None) -> None:
-        await self._send(await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots))
+    async def _answer(self, request_id: object, method: str, params: Raw, relay: Relay | None, shared: bool) -> None:
+        await self._send(await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots, shared=shared))
 
     def _sole_caller(self) -> Relay | None:
         return jsonrpc.sole_caller(waiting.relay for waiting in self._waiting.values())
+
+    def _addressee(self) -> tuple[Relay | None, bool]:
+        in_flight = [waiting.relay for waiting in self._waiting.values()]
+        return jsonrpc.addressee(in_flight)
 
     def _abandon(self, request_id: int, method: str, reason: str) -> None:
         if self._ended is None and method != "initialize":

@@ -203,9 +203,13 @@ def _program(command: str, path: str | None, cwd: str | None) -> str:
         raise BackendUnavailable(
             f"the command {command!r} is not executable", advice="Make it so (chmod +x), or run it by its interpreter."
         )
+    words = command.split()
+    where = "" if not words or os.path.dirname(words[0]) else " on PATH"
     raise BackendUnavailable(
-        f"the command {command!r} does not exist",
-        advice="Install it, give its full path, or put its folder on PATH in the server's env.",
+        f"the command {command!r} does not exist{where}",
+        advice=f"Put arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
+        if len(words) > 1
+        else "Install it, give its full path, or put its folder on PATH in the server's env.",
     )
 
 

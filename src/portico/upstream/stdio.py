@@ -157,15 +157,22 @@ class StdioConnection:
             stdin.write(jsontext.dumps(frame) + b"\n")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            raise BackendUnavailable(f"{self._backend.name} no longer reads its input{self._last_words()}") from error
+            # Most likely it has died, and how it died says more.
+            await asyncio.wait({self._hearing, self._child.exited}, timeout=LAST_WORDS_S)
+            reason = self._exit() or "the server no longer reads its input"
+            raise BackendUnavailable(f"{self._backend.name}: {reason}{self._last_words()}") from error
+
+    def _exit(self) -> str:
+        code = self._child.returncode
+        return "" if code is None else f"the server exited with code {code}"
 
     async def _attend(self) -> None:
         """Wait for the end of the conversation, whichever way it comes, and tell everyone why."""
         await asyncio.wait({self._reading, self._child.exited}, return_when=asyncio.FIRST_COMPLETED)
         # A child it left behind may hold its output open for ever, and a server may live on without any.
         await asyncio.wait({self._reading, self._hearing, self._child.exited}, timeout=LAST_WORDS_S)
-        if self._child.returncode is not None:
-            reason = f"the server exited with code {self._child.returncode}"
+        if self._exit():
+            reason = self._exit()
         elif self._reading.exception() is None:
             reason = self._reading.result()
         else:

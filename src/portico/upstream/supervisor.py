@@ -62,7 +62,7 @@ class Upstream:
         self.isolated = isolated
         self.era: Era | None = era
         self.on_connected: Callable[[], None] | None = None
-        self.on_notified: Callable[[str, Raw], None] | None = None
+        self.on_notified: Callable[[str, Raw, str], None] | None = None
         self._bus = bus
         self._start_timeout = start_timeout
         self._state: State = "known" if known else "configured"
@@ -233,7 +233,9 @@ class Upstream:
 
     def _started(self, key: str, task: "asyncio.Task[Connection]") -> None:
         self._starting.pop(key, None)
-        if not task.cancelled():
+        if task.cancelled():
+            self._rested()
+        else:
             task.exception()  # whoever waits has it; nobody may be waiting any more
 
     async def _start(self, key: str) -> Connection:
@@ -251,10 +253,6 @@ class Upstream:
             raise self._failed(f"it refused the handshake: {error.message} (code {error.code})") from error
         except BackendUnavailable as error:
             raise self._failed(error.message, error.advice) from error
-        except asyncio.CancelledError:
-            if not self._live:
-                self.mark("down", "the start was cancelled")
-            raise
         except Exception as error:  # a backend may be anyone's: whatever it raises is why it did not start
             logger.exception("%s could not be started", self.name)
             raise self._failed(f"it could not be started: {type(error).__name__}: {error}") from error
@@ -297,10 +295,10 @@ class Upstream:
         if self._failures and wait > 0:
             raise unavailable(self.name, self._since, self._failure, f"The next try is in {math.ceil(wait)} s.")
 
-    def heard(self, method: str, params: Raw) -> None:
-        """A notification outside any request."""
+    def heard(self, method: str, params: Raw, key: str) -> None:
+        """A notification outside any request, in the conversation of a session."""
         if self.on_notified is not None:
-            self.on_notified(method, params)
+            self.on_notified(method, params, key)
 
     def lost(self, key: str, reason: str) -> None:
         """A conversation broke."""
@@ -325,7 +323,7 @@ class _Ears:
         self._upstream, self._key = upstream, key
 
     def notified(self, method: str, params: Raw) -> None:
-        self._upstream.heard(method, params)
+        self._upstream.heard(method, params, self._key)
 
     def lost(self, reason: str) -> None:
         self._upstream.lost(self._key, reason)

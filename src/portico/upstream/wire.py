@@ -16,6 +16,7 @@ from urllib.parse import SplitResult
 import httptools
 
 MAX_HEADER_BYTES = 64 * 1024
+"""What may arrive without any body in it: a head, or the trailers and chunk extensions after one."""
 MAX_BUFFERED_BYTES = 1024 * 1024
 """How far a reply may run ahead of its reader before its connection is paused."""
 MAX_IDLE = 16
@@ -119,7 +120,7 @@ class _Channel(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._reply: Reply | None = None
         self._head: asyncio.Future[Reply] | None = None
-        self._header_bytes = 0
+        self._bodiless = 0
         self._until_eof = False
         self._lasting = False
         self._heard = False
@@ -139,7 +140,7 @@ class _Channel(asyncio.Protocol):
         transport = cast(asyncio.Transport, self._transport)
         self._reply = Reply(self)
         self._head = asyncio.get_running_loop().create_future()
-        self._header_bytes, self._heard, self._until_eof, self._drained = 0, False, False, -1
+        self._bodiless, self._heard, self._until_eof, self._drained = 0, False, False, -1
         self.used += 1
         transport.write(request)
         try:
@@ -201,8 +202,17 @@ class _Channel(asyncio.Protocol):
             self.abort()  # nobody asked
             return
         self._heard = True
+        at = 0
         try:
-            self._parser.feed_data(data)
+            while at < len(data):
+                # Counted here, because the parser reports a header only when all of it is in, and holds it till then.
+                piece = data[at : at + MAX_HEADER_BYTES - self._bodiless]
+                if not piece:
+                    self._fail(WireError(f"a head of more than {MAX_HEADER_BYTES} bytes"))
+                    return
+                at += len(piece)
+                self._bodiless += len(piece)
+                self._parser.feed_data(piece)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(WireError(f"what came back is not HTTP/1.1 ({error})"))
 
@@ -228,9 +238,6 @@ class _Channel(asyncio.Protocol):
             raise ValueError("a reply to no request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MAX_HEADER_BYTES:
-            raise ValueError("the head is too large")
         if self._reply is not None:
             self._reply.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
@@ -238,6 +245,7 @@ class _Channel(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200 or self._reply is None or self._head is None:
             return
+        self._bodiless = 0
         self._reply.status = status
         headers = self._reply.headers
         self._until_eof = (
@@ -249,6 +257,7 @@ class _Channel(asyncio.Protocol):
             self._head.set_result(self._reply)
 
     def on_body(self, body: bytes) -> None:
+        self._bodiless = 0
         if self._reply is None:
             return
         if self._drained >= 0:

@@ -1,0 +1,51 @@
+"""Whose the links in results were, so that a client can read what a tool pointed it to.
+
+A link is known to the session that was given it. A server can say anything: where two of them claim one URI neither
+can be read by it, and each forgets only its own links when it makes too many.
+"""
+
+from collections import OrderedDict
+from typing import Any, cast
+
+from portico.upstream.backend import Raw
+
+MAX_SESSIONS = 256
+MAX_LINKS = 1_024
+"""Of one server, in one session."""
+MAX_URI = 4_096
+
+
+class Links:
+    """The links of one view's clients."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, dict[str, OrderedDict[str, None]]] = OrderedDict()
+
+    def remember(self, session: str, server: str, result: Raw) -> None:
+        """Keep the links of a server's result."""
+        content = result.get("content")
+        if not isinstance(content, list):
+            return
+        uris = [uri for block in cast("list[Any]", content) if (uri := _linked(block)) is not None]
+        if not uris:
+            return
+        links = self._sessions.setdefault(session, {}).setdefault(server, OrderedDict())
+        self._sessions.move_to_end(session)
+        for uri in uris:
+            links[uri] = None
+            links.move_to_end(uri)
+            if len(links) > MAX_LINKS:
+                links.popitem(last=False)
+        if len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+
+    def owners(self, session: str, uri: str) -> set[str]:
+        """The servers that gave this session the link."""
+        return {server for server, links in self._sessions.get(session, {}).items() if uri in links}
+
+
+def _linked(block: Any) -> str | None:
+    if not isinstance(block, dict) or block.get("type") != "resource_link":
+        return None
+    uri = cast("Raw", block).get("uri")
+    return uri if isinstance(uri, str) and len(uri) <= MAX_URI else None

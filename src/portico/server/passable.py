@@ -1,0 +1,53 @@
+"""Whether a server's words can be written to a client's wire, before a library below us finds out that they cannot.
+
+What it cannot write it does not answer at all, and the client would wait for ever.
+"""
+
+from typing import Any
+
+import orjson
+
+from portico.errors import INTERNAL_ERROR, RemoteError
+
+MAX_DEPTH = 250
+"""Levels of nesting; the libraries that write messages give up a little above it."""
+
+
+def passable(value: Any, *, escaped: bool) -> Any:
+    """The value, as the wire can carry it; raises RemoteError where it is nested too deep.
+
+    `escaped` says that the wire can carry half of a surrogate pair; elsewhere it becomes U+FFFD.
+    """
+    try:
+        orjson.dumps(value)  # the quickest way to look at every part of it: a small fraction of what sending it costs
+    except TypeError:
+        if _deeper_than(MAX_DEPTH, value):
+            reason = f"it is nested more than {MAX_DEPTH} levels deep"
+            raise RemoteError(INTERNAL_ERROR, f"the server's answer cannot be passed on: {reason}") from None
+        return value if escaped else _whole(value)
+    return value
+
+
+def _deeper_than(limit: int, value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ())
+            if isinstance(child, dict | list | tuple)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _whole(value: Any) -> Any:
+    """Without halves of surrogate pairs."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole(key): _whole(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(child) for child in value]
+    return value
