@@ -156,35 +156,6 @@ async def test_progress_does_not_stretch_a_call_over_the_longest_one_may_take():
                 await connection.request("tools/call", params, Ask(2 * PATIENCE_S, Prompting(), longest=0.3))
 
 
-async def test_a_question_outside_any_call_is_not_put_to_a_client_while_anothers_call_is_recent():
-    pieces: asyncio.Queue[bytes] = asyncio.Queue()
-    called = asyncio.Event()
-
-    async def get(request: Request) -> Response:
-        return open_stream(pieces)
-
-    async def work(request: Request, frame: Raw) -> Response:
-        if frame["params"]["name"] == "quick":
-            return answer(frame, RESULT)
-        called.set()
-        return open_stream(asyncio.Queue())
-
-    server = RawServer(tools_call=work)
-    server.get = get
-    first, second = (Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("one", "two"))
-    async with conversation(server) as (connection, _), asyncio.timeout(PATIENCE_S):
-        await connection.request("tools/call", {"name": "quick"}, Ask(relay=first))
-        waiting = asyncio.create_task(connection.request("tools/call", {"name": "slow"}, Ask(relay=second)))
-        await called.wait()
-        pieces.put_nowait(event({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {}}))
-        while (frame := await soon(server.seen)).get("id") != "q":
-            pass
-        assert "set isolation: session" in frame["error"]["message"]
-        waiting.cancel()
-        await asyncio.wait({waiting})
-    assert second.asked.empty()
-
-
 async def test_a_server_asks_outside_any_call():
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from portico.errors import INTERNAL_ERROR, RemoteError
+from portico.upstream import jsontext
 
 MAX_DEPTH = 250
 """Levels of nesting; the libraries that write messages give up a little above it."""
@@ -24,7 +25,7 @@ def passable(value: Any, *, escaped: bool) -> Any:
         if _deeper_than(MAX_DEPTH, value):
             reason = f"it is nested more than {MAX_DEPTH} levels deep"
             raise RemoteError(INTERNAL_ERROR, f"the server's answer cannot be passed on: {reason}") from None
-        return value if escaped else _whole(value)
+        return value if escaped else jsontext.whole(value)
     return value
 
 
@@ -40,14 +41,3 @@ def _deeper_than(limit: int, value: Any) -> bool:
         if not level:
             return False
     return True
-
-
-def _whole(value: Any) -> Any:
-    """Without halves of surrogate pairs."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_whole(key): _whole(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [_whole(child) for child in value]
-    return value
