@@ -21,7 +21,7 @@ from tests.interaction.raw import raw_lines
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PATIENCE_S = 30.0
-ROOT = "file:///work/project"
+ROOT = "file:///srv/project"
 
 
 class Person:
