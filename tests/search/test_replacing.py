@@ -133,6 +133,6 @@ def test_a_damaged_dump_is_refused_with_advice(how: str):
 
 def test_a_dump_of_another_recipe_is_refused(monkeypatch: pytest.MonkeyPatch):
     blob = Index.build(CATALOG).dump()
-    monkeypatch.setattr("portico.search.fields.LENGTH", 0.123)
+    monkeypatch.setattr("portico.search.lexical.fields.LENGTH", 0.123)
     with pytest.raises(UnreadableIndex, match="another version"):
         Index.load(blob)

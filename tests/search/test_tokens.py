@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.search.tokens import squash, terms, terms_of
+from portico.search.lexical.tokens import squash, terms, terms_of
 
 
 @pytest.mark.parametrize(

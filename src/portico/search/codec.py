@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from portico.search import fields, kindred, tokens
-from portico.search.postings import Postings
+from portico.search.lexical import fields, kindred, tokens
+from portico.search.lexical.postings import Postings
 from portico.search.roster import Roster
 
 _MAGIC = b"portico-index-1\n"

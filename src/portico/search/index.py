@@ -4,7 +4,7 @@
 query, so any number of threads may ask an index while its successor is being made.
 
 A further signal (vectors, use) is a column of numbers by slot like `Postings`: it is spliced with the same slots in
-`replace`, answers with one score per slot, and is added to `lexical.score` before `ranking.leaders` picks the best.
+`replace`, answers with one score per slot, and is added to `bm25f.score` before `ranking.leaders` picks the best.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from portico.search import codec, lexical, nearest
+from portico.search import codec, nearest
 from portico.search.document import Document, Hit, Ranking
-from portico.search.postings import Postings
-from portico.search.query import read_query
+from portico.search.lexical import bm25f
+from portico.search.lexical.postings import Postings
+from portico.search.lexical.query import read_query
+from portico.search.lexical.reading import read
 from portico.search.ranking import leaders
-from portico.search.reading import read
 from portico.search.roster import Mask, Roster, name_key
 
 _SAME_NAME, _SAME_ADDRESS = 1.0, 2.0
@@ -85,20 +86,20 @@ class Index:
         asked = read_query(query, self._postings)
         size, count = len(self._roster.ids), len(self)
         allowed = self._allowed(groups, allow)
-        scores = lexical.score(self._postings, asked, size, count, allowed)
+        scores = bm25f.score(self._postings, asked, size, count, allowed)
         scores += self._exact(query, allowed)
-        sought = lexical.seek(self._postings, asked.wanted, count)
+        sought = bm25f.seek(self._postings, asked.wanted, count)
         ranked = leaders(scores, self._roster.ids, max(1, offset + limit))
         slots = ranked[offset : offset + max(0, limit)]
-        reasons = lexical.explain(self._postings, sought, slots)
+        reasons = bm25f.explain(self._postings, sought, slots)
         hits = tuple(
             Hit(self._roster.ids[slot], float(scores[slot]), why) for slot, why in zip(slots, reasons, strict=True)
         )
         best = max((self._fit(slot, scores, sought) for slot in ranked[:1]), default=0.0)
         return Ranking(hits, int(np.count_nonzero(scores)), best)
 
-    def _fit(self, slot: int, scores: lexical.Scores, sought: Sequence[lexical.Sought]) -> float:
-        return 1.0 if scores[slot] >= _SAME_NAME else lexical.coverage(self._postings, sought, slot)
+    def _fit(self, slot: int, scores: bm25f.Scores, sought: Sequence[bm25f.Sought]) -> float:
+        return 1.0 if scores[slot] >= _SAME_NAME else bm25f.coverage(self._postings, sought, slot)
 
     def _allowed(self, groups: Collection[str] | None, allow: Callable[[str], bool] | Mask | None) -> Mask | None:
         masks = [] if groups is None else [self._roster.mask_of_groups(groups)]
@@ -106,7 +107,7 @@ class Index:
             masks.append(self._roster.mask(allow) if callable(allow) else allow)
         return np.logical_and.reduce(masks) if masks else None
 
-    def _exact(self, query: str, allowed: Mask | None) -> lexical.Scores:
+    def _exact(self, query: str, allowed: Mask | None) -> bm25f.Scores:
         """What a document earns for having the query as its name or address."""
         roster, typed = self._roster, query.strip()
         earned = np.zeros(len(roster.ids), dtype=np.float32)

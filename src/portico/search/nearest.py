@@ -1,7 +1,7 @@
 """Did you mean …: the names spelt most like a wrong one."""
 
+from portico.search.lexical.tokens import squash
 from portico.search.roster import Roster
-from portico.search.tokens import squash
 
 _NEAR = 60.0
 """rapidfuzz's 0 … 100. Below this, a guess helps nobody."""

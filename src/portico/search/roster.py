@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.document import Document
-from portico.search.tokens import squash
+from portico.search.lexical.tokens import squash
 
 _MAX_NAME = 256
 

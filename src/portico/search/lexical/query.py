@@ -8,8 +8,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from portico.search.kindred import CONCEPTS
-from portico.search.tokens import split, stem, words
+from portico.search.lexical.kindred import CONCEPTS
+from portico.search.lexical.tokens import split, stem, words
 
 _MAX_TEXT = 4_000
 _MAX_WORDS = 160

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.document import Document
-from portico.search.fields import FIELDS, LENGTH, SATURATION, texts
-from portico.search.kindred import ALL_CONCEPTS, CONCEPTS
-from portico.search.postings import STRONGEST, Entries
-from portico.search.tokens import terms_of, words
+from portico.search.lexical.fields import FIELDS, LENGTH, SATURATION, texts
+from portico.search.lexical.kindred import ALL_CONCEPTS, CONCEPTS
+from portico.search.lexical.postings import STRONGEST, Entries
+from portico.search.lexical.tokens import terms_of, words
 
 Numbers = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.document import Reason
-from portico.search.fields import FIELDS
-from portico.search.postings import STRONGEST, Postings
-from portico.search.query import Query, Wanted
+from portico.search.lexical.fields import FIELDS
+from portico.search.lexical.postings import STRONGEST, Postings
+from portico.search.lexical.query import Query, Wanted
 from portico.search.roster import Mask
 
 _CLAUSE_SHARE = 0.4

@@ -7,7 +7,7 @@ only; nothing here names a product that is not also an abbreviation.
 
 from collections.abc import Iterator
 
-from portico.search.tokens import stem
+from portico.search.lexical.tokens import stem
 
 CONCEPT = "~"
 """Begins the term of a concept; no term read from text can begin so."""
