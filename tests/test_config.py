@@ -16,6 +16,7 @@ from portico.config import (
     Budgets,
     Config,
     Gateway,
+    LearningConfig,
     Limits,
     Profile,
     ProfileBudgets,
@@ -285,3 +286,17 @@ def test_every_text_has_a_key_that_a_config_takes_and_that_is_its_own_key(name: 
     assert server_key(key) == key
     if key != "portico":
         Config(servers={key: backend(command="x")})
+
+
+@pytest.mark.parametrize(
+    ("written", "scope"),
+    [("off", "off"), (False, "off"), (True, "caller"), ("shared", "shared"), ({"scope": False}, "off"), ({}, "caller")],
+)
+def test_learning_is_a_word_or_a_section(written: Any, scope: str):
+    assert Config.model_validate({"learning": written}).learning == LearningConfig.model_validate({"scope": scope})
+
+
+@pytest.mark.parametrize("written", ["everybody", {"half_life_days": 0}, {"max_followed": 0}, {"max_together": -1}])
+def test_learning_has_bounds(written: Any):
+    with pytest.raises(ValidationError):
+        Config.model_validate({"learning": written})

@@ -144,6 +144,15 @@ def test_words_that_yaml_takes_for_other_things_stay_text_where_text_is_meant(pr
     assert server.gateway.token.get_secret_value() == "012345678"
 
 
+def test_learning_can_be_switched_off_by_a_bare_word_whatever_else_is_set(project: Project):
+    loaded = project.load("learning: off", {"PORTICO_LEARNING__HALF_LIFE_DAYS": "7"})
+    assert (loaded.config.learning.scope, loaded.config.learning.half_life_days) == ("off", 7)
+    assert (loaded.sources["learning.scope"].name, loaded.sources["learning.scope"].line) == ("portico.yaml", 1)
+    assert project.load("learning: {scope: off}").config.learning.scope == "off"
+    assert project.load("learning: ${MODE}", {"MODE": "shared"}).config.learning.scope == "shared"
+    assert "Did you mean shared?" in project.refused("learning: sharde")
+
+
 def test_a_variable_without_a_value_is_passed_through(project: Project):
     server = project.load("servers: {a: {command: x, env: {HTTPS_PROXY: , A: b}}}").config.servers["a"]
     assert (server.env, server.inherit_env) == ({"A": "b"}, ("HTTPS_PROXY",))

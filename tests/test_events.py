@@ -1,10 +1,10 @@
-"""The bus: everyone hears everything, and nobody can silence the others."""
+"""The bus: everyone hears what they asked for, and nobody can silence the others."""
 
 import logging
 
 import pytest
 
-from portico.events import Bus, CatalogChanged, Event, UpstreamReady
+from portico.events import Bus, CatalogChanged, Event, Searched, ToolCalled, UpstreamReady
 
 
 def test_everyone_who_subscribed_hears():
@@ -55,3 +55,19 @@ def test_subscribing_while_an_event_is_told_is_hearing_the_next_one():
 def test_a_change_is_of_tools_when_any_tool_differs(field: str):
     assert CatalogChanged("s", **{field: ("s.t",)}).tools  # pyright: ignore[reportArgumentType]
     assert not CatalogChanged("s", resources=True, prompts=True).tools
+
+
+def test_whoever_asked_for_a_kind_hears_that_kind_alone():
+    bus, heard = Bus(), list[Event]()
+    assert not bus.asked_for(Searched)
+    end = bus.subscribe(heard.append, Searched, ToolCalled)
+    assert bus.asked_for(Searched)
+    told: list[Event] = [Searched("q", ("s.t",)), UpstreamReady("s"), ToolCalled("s.t", "h", 0.1, True)]
+    for event in told:
+        bus.publish(event)
+    assert heard == [told[0], told[2]]
+    end()
+    end()
+    bus.publish(told[0])
+    assert len(heard) == 2
+    assert not bus.asked_for(Searched)

@@ -15,6 +15,12 @@ class Caller:
     session: str = ""
     """The client's session in the handshake era, its connection on stdio; empty where there is none."""
     name: str = ""
+    """What the client calls itself."""
+    profile: str = ""
+    """The profile it came by; empty for the front door."""
+
+
+NO_CALLER = Caller()
 
 
 @dataclass(frozen=True)

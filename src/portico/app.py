@@ -14,15 +14,23 @@ from types import TracebackType
 from typing import Self
 
 from portico.access import Scope
+from portico.catalog.meanings import Meanings
 from portico.catalog.sync import Catalog, Source, Sync
 from portico.config import Config, fingerprint
 from portico.disclosure.view import Face, View
 from portico.errors import PorticoError
 from portico.events import Bus, Event, UpstreamReady
 from portico.execution.call import Calls
+from portico.learning import Learner
+from portico.search import EncoderUnavailable
+from portico.search.dense.encoder import NAME, WIDTH
+from portico.search.dense.encoder import shipped as shipped_encoder
 from portico.server.door import Door
 from portico.server.sessions import Watchers
+from portico.storage.habits import HabitStore, Keeping
+from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifests
+from portico.storage.vector_file import VectorFile
 from portico.upstream.backend import Ask, Backend, Era
 from portico.upstream.factory import UnusableBackend, make_backend
 from portico.upstream.process import Guard
@@ -33,9 +41,14 @@ logger = logging.getLogger(__name__)
 HOUSEKEEPING_S = 15.0
 FIRST_LISTING_S = 5.0
 """How long after its start the gateway lets a search wait for servers nothing is known of."""
+ENCODER_AFTER_S = 2.0
+"""How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
 GATE_PATIENCE_S = 5.0
 """How long a start counts against `limits.start_concurrency`."""
 MANIFEST_FILE = "manifest.sqlite3"
+HABITS_FILE = "habits.sqlite3"
+INDEX_FILE = "search.index"
+VECTOR_FILE = f"vectors-{NAME}.bin"
 
 
 class Gateway:
@@ -61,6 +74,10 @@ class Gateway:
             ],
             self._manifests,
             self.bus,
+            index_file=IndexFile(config.data_dir / INDEX_FILE if manifests is None else None),
+            meanings=Meanings(
+                shipped_encoder(), VectorFile(config.data_dir / VECTOR_FILE if manifests is None else None, WIDTH)
+            ),
         )
         self.catalog.load()
         self.upstreams: dict[str, Upstream] = {}
@@ -73,6 +90,10 @@ class Gateway:
             self._add(name, backend, 30, 30, 3_600, isolated=False)
         call_timeouts = {name: min(server.timeouts.call_s, config.limits.call_s) for name, server in configured.items()}
         self.calls = Calls(self.upstreams, call_timeouts, self.bus, longest=float(config.limits.call_s))
+        learning = config.learning
+        keeping = Keeping(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
+        self._habits = HabitStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
+        self.learner = Learner(learning.scope, self._habits, self.bus)
         self._doors: dict[str, Door] = {}
         self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +123,10 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._started_at = time.monotonic()
         self._tasks.add(asyncio.create_task(self._keep_house(), name="keep house"))
+        self._tasks.add(reading := asyncio.create_task(self._read_encoder(), name="read the encoder"))
+        reading.add_done_callback(self._tasks.discard)
         self._warming = asyncio.create_task(self._warm(self._to_start()), name="start servers")
+        self.catalog.encode()
         return self
 
     async def __aexit__(
@@ -117,6 +141,8 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        # Before calls are cut off: that is no fault of their tools.
+        await self.learner.close()
         # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
         await asyncio.gather(
             *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self._syncs.values())
@@ -143,9 +169,10 @@ class Gateway:
                 discovery_budget=settings.discovery_budget,
                 metatools=settings.metatools,
                 pins=self.config.pins,
+                profile=key,
                 unlisted=self._hides_nothing(settings.tools),
             )
-            view = View(face, self.catalog, self.calls, self.upstreams, self._first_listing)
+            view = View(face, self.catalog, self.calls, self.upstreams, self._first_listing, self.learner, self.bus)
             self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
         return self._doors[key]
 
@@ -220,12 +247,22 @@ class Gateway:
 
         await asyncio.gather(*(warm(name) for name in names))
 
+    async def _read_encoder(self) -> None:
+        """So that the first search need not, and tools known from last time have vectors even if nobody lists them."""
+        await asyncio.sleep(ENCODER_AFTER_S)
+        index = self.catalog.snapshot.index
+        if index.encoder is not None and len(index):
+            with contextlib.suppress(EncoderUnavailable):
+                await asyncio.to_thread(index.encoder.load)
+                self.catalog.encode()
+
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             # Together: one server that will not go must not keep the others up.
-            outcomes = await asyncio.gather(*(self._tend(name) for name in self.upstreams), return_exceptions=True)
-            for name, outcome in zip(self.upstreams, outcomes, strict=True):
+            chores = [self.learner.flush(), *(self._tend(name) for name in self.upstreams)]
+            outcomes = await asyncio.gather(*chores, return_exceptions=True)
+            for name, outcome in zip(("what was learnt", *self.upstreams), outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     logger.error("%s could not be looked after: %r", name, outcome)
 

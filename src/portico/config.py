@@ -22,6 +22,7 @@ Kind = Literal["stdio", "http", "sse", "functions", "recorded"]
 Exposure = Literal["meta", "full", "code"]
 Prefix = Literal["always", "never"]
 MetaTool = Literal["search_tools", "browse_tools", "describe_tools", "call_tool"]
+Learning = Literal["caller", "shared", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 META_TOOLS: tuple[str, ...] = get_args(MetaTool)
@@ -261,6 +262,34 @@ class Limits(Section):
     )
 
 
+class LearningConfig(Section):
+    """What search learns from use; `learning: off` is short for `learning: {scope: off}`."""
+
+    scope: Learning = Field(
+        default="caller",
+        description="Who learns together: each client by its name (and profile), all clients (`shared`), or nobody "
+        "(`off`: nothing is recorded). No text of a query is kept, only hashes of its words and its vector.",
+    )
+    half_life_days: float = Field(default=30, gt=0, description="After so many days, what was learnt counts half.")
+    max_followed: int = Field(
+        default=2_000, ge=1, description="Searches and the tools called after them that each scope remembers."
+    )
+    max_together: int = Field(
+        default=5_000, ge=1, description="Pairs of tools used together that each scope remembers."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_scope_alone_will_do(cls, data: Any) -> Any:
+        return {"scope": data} if isinstance(data, str | bool) else data
+
+    @field_validator("scope", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        # YAML reads a bare `off` as false, and `on` as true.
+        return {False: "off", True: "caller"}[value] if isinstance(value, bool) else value
+
+
 class Profile(Section):
     """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the gateway's."""
 
@@ -311,6 +340,7 @@ class Config(Section):
     profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
     budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
     limits: Limits = Field(default=Limits(), description="What nobody may exceed.")
+    learning: LearningConfig = Field(default=LearningConfig(), description="What search learns from use.")
     pins: tuple[str, ...] = Field(default=(), description="Addresses (`server.tool`) of tools to start with.")
     data_dir: Path = Field(
         default_factory=default_data_dir, description="Folder for what Portico remembers of its servers."

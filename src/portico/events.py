@@ -4,8 +4,10 @@ Publishing is synchronous and never fails: a listener that raises is logged and 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from portico.access import NO_CALLER, Caller
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +71,24 @@ class ToolCalled:
     tool_hash: str
     seconds: float
     ok: bool
+    caller: Caller = NO_CALLER
+    cancelled: bool = False
+    """The caller took it back: neither a success nor the tool's failure."""
 
 
-Event = CatalogChanged | ListAnnounced | UpstreamReady | UpstreamLost | ResourceUpdated | ToolCalled
+@dataclass(frozen=True)
+class Searched:
+    """Somebody looked for tools, and was shown some."""
+
+    query: str
+    shown: tuple[str, ...]
+    """The addresses of the tools that were shown, best first."""
+    caller: Caller = NO_CALLER
+    vector: bytes | None = None
+    """What the query means, as int8, where it was worked out."""
+
+
+Event = CatalogChanged | ListAnnounced | UpstreamReady | UpstreamLost | ResourceUpdated | ToolCalled | Searched
 Subscriber = Callable[[Event], None]
 
 
@@ -80,15 +97,28 @@ class Bus:
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
+        self._particular: dict[type[Event], tuple[Subscriber, ...]] = {}
 
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Hear every event from now on; the returned function ends that."""
-        self._subscribers.append(subscriber)
-        return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
+    def subscribe(self, subscriber: Subscriber, *kinds: type[Event]) -> Callable[[], None]:
+        """Hear every event from now on, or those of these kinds; the returned function ends that."""
+        if not kinds:
+            self._subscribers.append(subscriber)
+            return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
+        for kind in kinds:
+            self._particular[kind] = (*self._particular.get(kind, ()), subscriber)
+        return lambda: self._end(subscriber, kinds)
+
+    def _end(self, subscriber: Subscriber, kinds: Iterable[type[Event]]) -> None:
+        for kind in kinds:
+            self._particular[kind] = tuple(one for one in self._particular.get(kind, ()) if one != subscriber)
+
+    def asked_for(self, kind: type[Event]) -> bool:
+        """Whether anybody wants this kind in particular: what is costly to tell need not be told to nobody."""
+        return bool(self._particular.get(kind))
 
     def publish(self, event: Event) -> None:
         """Tell everyone."""
-        for subscriber in tuple(self._subscribers):
+        for subscriber in (*self._subscribers, *self._particular.get(type(event), ())):
             try:
                 subscriber(event)
             except Exception:  # fan-out boundary: one bad listener must not silence the others

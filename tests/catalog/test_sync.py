@@ -18,6 +18,8 @@ from portico.config import BackendConfig, Config, ToolRules
 from portico.disclosure import discovery
 from portico.errors import BackendUnavailable
 from portico.events import Bus, CatalogChanged, Event, ListAnnounced
+from portico.search import Index
+from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifests
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Hello, Raw
@@ -117,8 +119,12 @@ async def test_the_era_a_server_spoke_is_remembered(tmp_path: Path):
         assert gateway.upstreams["post"].era == "modern"
 
 
+def index_file(path: Path) -> Path:
+    return path.with_name("search.index")
+
+
 def opened(path: Path, *sources: Source) -> Catalog:
-    catalog = Catalog(sources, Manifests(path), Bus())
+    catalog = Catalog(sources, Manifests(path), Bus(), index_file=IndexFile(index_file(path)))
     catalog.load()
     return catalog
 
@@ -164,17 +170,17 @@ async def test_a_damaged_definition_is_shown_without_what_was_lost(tmp_path: Pat
     await opened(path, Source("s", "f")).accept("s", listing(tool("t"), tool("u")))
     with sqlite3.connect(path) as db:
         db.execute("update tools set definition = ? where name = 't'", (b"{damaged",))
-        db.execute("delete from indexes")
+    index_file(path).unlink()
     snapshot = opened(path, Source("s", "f")).snapshot
     assert discovery.describe(snapshot, 2_000, ["s.t", "s.u"])[0] == "s.t()\n\ns.u() — Does it."
     assert "s.t" in discovery.search(snapshot, {}, 2_000, "t")
 
 
-@pytest.mark.parametrize("body", [b"", b"no index", b"portico-index-1\n" + b"\0" * 64])
+@pytest.mark.parametrize("body", [b"", b"no index", b"portico-index-2\n" + b"\0" * 64])
 async def test_an_index_that_cannot_be_read_is_built_again(tmp_path: Path, body: bytes):
     path = tmp_path / "m.sqlite3"
     await opened(path, Source("s", "f")).accept("s", listing(tool("t")))
-    Manifests(path).save_index(body)
+    index_file(path).write_bytes(body)
     assert [hit.id for hit in opened(path, Source("s", "f")).snapshot.index.search("t").hits] == ["s.t"]
 
 
@@ -386,22 +392,22 @@ async def test_of_two_listings_of_one_server_the_later_is_shown():
     assert list(catalog.snapshot.tools) == ["s.t4"]
 
 
-class SlowDisk(Manifests):
-    """A file whose index takes as long to write as a test wants."""
+class SlowDisk(IndexFile):
+    """A file that takes as long to write as a test wants."""
 
-    def __init__(self) -> None:
-        super().__init__(None)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.writing, self.go_on = threading.Event(), threading.Event()
 
-    def save_index(self, body: bytes) -> None:
+    def save(self, body: bytes) -> None:
         self.writing.set()
         assert self.go_on.wait(PATIENCE)
-        super().save_index(body)
+        super().save(body)
 
 
-async def test_a_listing_that_arrives_while_the_last_one_is_being_saved_is_not_lost():
-    disk = SlowDisk()
-    catalog = Catalog([Source("a", "f"), Source("b", "f")], disk, Bus())
+async def test_a_listing_that_arrives_while_the_last_one_is_being_saved_is_not_lost(tmp_path: Path):
+    disk, manifests = SlowDisk(tmp_path / "index"), Manifests(None)
+    catalog = Catalog([Source("a", "f"), Source("b", "f")], manifests, Bus(), index_file=disk)
     first = asyncio.create_task(catalog.accept("a", listing(tool("t"))))
     assert await asyncio.to_thread(disk.writing.wait, PATIENCE)
     second = asyncio.create_task(catalog.accept("b", listing(tool("t"))))
@@ -409,7 +415,10 @@ async def test_a_listing_that_arrives_while_the_last_one_is_being_saved_is_not_l
     disk.go_on.set()
     await asyncio.wait_for(asyncio.gather(first, second), PATIENCE)
     assert sorted(catalog.snapshot.tools) == ["a.t", "b.t"]
-    assert sorted(manifest for manifest in disk.load({"a": "f", "b": "f"})) == ["a", "b"]
+    assert sorted(manifest for manifest in manifests.load({"a": "f", "b": "f"})) == ["a", "b"]
+    stored = disk.load()
+    assert stored is not None
+    assert sorted(Index.load(stored).groups) == ["a", "b"]
 
 
 async def test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment():

@@ -34,6 +34,11 @@ def refused(name: str, /, **arguments: Any) -> InvalidArguments:
         ("search_tools", {"query": "x", "limit": 10_000}, {"query": "x", "limit": metatools.MAX_RESULTS}),
         ("search_tools", {"query": "x", "server": None, "cursor": None}, {"query": "x"}),
         ("search_tools", {"query": "5"}, {"query": "5"}),
+        ("search_tools", {"query": "x", "tags": "mail"}, {"query": "x", "tags": ["mail"]}),
+        ("search_tools", {"query": "x", "tags": '["a", "b"]'}, {"query": "x", "tags": ["a", "b"]}),
+        ("search_tools", {"query": "x", "max_latency_ms": "250"}, {"query": "x", "max_latency_ms": 250}),
+        ("search_tools", {"query": "x", "min_success_rate": 0.9}, {"query": "x", "min_success_rate": 0.9}),
+        ("search_tools", {"query": "x", "detail": "explain"}, {"query": "x", "detail": "explain"}),
         ("browse_tools", {"page_size": 9_999}, {"page_size": metatools.MAX_PAGE}),
         ("describe_tools", {"names": "s.t"}, {"names": ["s.t"]}),
         ("describe_tools", {"names": '["s.t", "s.u"]'}, {"names": ["s.t", "s.u"]}),
@@ -59,6 +64,14 @@ def test_what_is_clear_is_understood(name: str, given_: Raw, meant: Raw):
         ("search_tools", {"query": "x", "limit": 2.5}, "limit must be a whole number"),
         ("search_tools", {"query": "x", "limit": float("inf")}, "limit must be a whole number"),
         ("search_tools", {"query": "x", "detail": "full"}, "detail must be one of brief, schema"),
+        ("search_tools", {"query": "x", "min_success_rate": 95}, "min_success_rate must be between 0 and 1"),
+        ("search_tools", {"query": "x", "min_success_rate": float("nan")}, "min_success_rate must be between 0 and 1"),
+        ("search_tools", {"query": "x", "max_latency_ms": -1}, "max_latency_ms must be between 0 and"),
+        ("search_tools", {"query": "x", "max_latency_ms": float("inf")}, "max_latency_ms must be between 0 and"),
+        ("search_tools", {"query": "x", "max_latency_ms": 10**400}, "max_latency_ms must be between 0 and"),
+        ("search_tools", {"query": "x", "max_latency_ms": True}, "max_latency_ms must be a number"),
+        ("search_tools", {"query": "x", "max_latency_ms": "fast"}, "max_latency_ms must be a number"),
+        ("search_tools", {"query": "x", "tags": []}, "tags must have 1 to 10 entries"),
         ("search_tools", {"query": "x", "max": 3}, "'max' is not a parameter"),
         ("describe_tools", {"names": []}, "names must have 1 to 10 entries"),
         ("describe_tools", {"names": ["t"] * 11}, "names must have 1 to 10 entries"),
@@ -77,7 +90,9 @@ def test_what_is_not_is_answered_with_advice(name: str, given_: Raw, problem: st
 
 
 def test_the_advice_says_what_is_needed_and_what_may_be():
-    assert refused("search_tools").advice == "It takes: query, server?, limit?, detail?, cursor?."
+    assert refused("search_tools").advice == (
+        "It takes: query, server?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
+    )
 
 
 def test_all_problems_are_told_at_once():

@@ -109,8 +109,8 @@ def test_a_wrong_server_gets_the_nearest_back():
 
 
 def test_nothing_matched_is_said_with_the_nearest_names():
-    answer = discovery.search(HOUSE, {}, BUDGET, "creatisue")
-    assert answer.startswith("No tool here matches 'creatisue'.")
+    answer = discovery.search(HOUSE, {}, BUDGET, "kreateisue")
+    assert answer.startswith("No tool here matches 'kreateisue'.")
     assert "Nearest names:\ngithub.create_issue(" in answer
     assert "browse_tools()" in answer
 
@@ -119,12 +119,6 @@ def test_nothing_matched_and_nothing_near_still_says_what_to_do():
     answer = discovery.search(HOUSE, {}, BUDGET, "zzzzzz", server="gitlab")
     assert answer.startswith("No tool on gitlab matches 'zzzzzz'.")
     assert 'Search all servers, or browse_tools(server="gitlab").' in answer
-
-
-def test_a_weak_match_is_called_one():
-    answer = discovery.search(HOUSE, {}, BUDGET, "reticulate seventeen purple splines with a quantum issue")
-    assert answer.startswith("Nothing here fits ")
-    assert "The nearest:" in answer
 
 
 def test_servers_that_were_not_listed_yet_are_named():

@@ -211,15 +211,20 @@ async def test_a_tool_of_the_servers_is_not_in_the_list_and_says_how_to_call_it(
 # Discovery
 
 
-async def test_nothing_matched_is_said_with_the_nearest_names(house: House):
-    text = await house.told("search_tools", query="creatissue")
-    assert text.startswith("No tool here matches 'creatissue'.\nNearest names:\ntracker.create_issue(")
+async def test_a_misspelt_name_gets_the_nearest_names_back_whatever_else_is_found(house: House):
+    assert "tracker.create_issue" in await house.told("search_tools", query="creatissue")
+
+
+async def test_a_query_that_asks_for_nothing_is_told_so(house: House):
+    text = await house.told("search_tools", query="...")
+    assert text.startswith("No tool here matches '...'.")
+    assert "browse_tools()" in text
 
 
 async def test_mistakes_in_the_meta_tools_own_arguments_are_answered_with_what_they_take(house: House):
     assert await house.refused("search_tools", q="x") == (
         "invalid_arguments: search_tools: 'q' is not a parameter; query is missing\n"
-        "It takes: query, server?, limit?, detail?, cursor?."
+        "It takes: query, server?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
     )
     assert "must be one of brief, schema, full" in await house.refused("describe_tools", names="x", detail="all")
 
@@ -375,9 +380,31 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
     max_leaves=10,
 )
-parameters = ["query", "server", "limit", "detail", "cursor", "page_size", "names", "name", "arguments", "extra"]
+parameters = [
+    "query",
+    "server",
+    "tags",
+    "max_latency_ms",
+    "limit",
+    "detail",
+    "cursor",
+    "page_size",
+    "names",
+    "name",
+    "arguments",
+    "extra",
+]
 likely = {
-    "search_tools": {"query": names, "server": names, "limit": st.integers(), "detail": names, "cursor": names},
+    "search_tools": {
+        "query": names,
+        "server": names,
+        "tags": st.lists(names, max_size=3),
+        "max_latency_ms": st.floats(allow_nan=False, allow_infinity=False),
+        "min_success_rate": st.floats(0, 1),
+        "limit": st.integers(),
+        "detail": st.sampled_from(["brief", "schema", "explain", "x"]),
+        "cursor": names,
+    },
     "browse_tools": {"server": names, "page_size": st.integers(), "cursor": names},
     "describe_tools": {
         "names": st.lists(names, max_size=12) | names,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from portico.access import Caller
 from portico.catalog.tool import Tool, make_tool
 from portico.errors import BackendTimeout, BackendUnavailable, InvalidArguments, RemoteError
 from portico.events import Bus, Event, ToolCalled
@@ -114,6 +115,24 @@ async def test_a_server_that_does_not_answer_is_given_up_after_its_time():
     with pytest.raises(BackendTimeout):
         await house.call({"text": "hi"})
     assert [told.ok for told in house.called] == [False]
+
+
+async def test_a_call_that_is_taken_back_is_told_as_that():
+    house = House()
+    asked = asyncio.Event()
+
+    async def never(arguments: Raw) -> Raw:
+        asked.set()
+        await asyncio.sleep(20)
+        return {}
+
+    house.backend.on_call("echo", never)
+    caller = Caller("session", "client", "profile")
+    calling = asyncio.create_task(house.call({"text": "hi"}, origin=Origin(caller)))
+    await asyncio.wait_for(asked.wait(), 20)
+    calling.cancel()
+    await asyncio.wait({calling}, timeout=20)
+    assert [(told.ok, told.cancelled, told.caller) for told in house.called] == [(False, True, caller)]
 
 
 async def test_a_server_that_is_down_says_why_and_since_when():

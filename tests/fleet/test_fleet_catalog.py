@@ -16,10 +16,12 @@ from mcp.client import Client
 
 from portico.app import Gateway
 from portico.catalog.address import identifiers
+from portico.catalog.documents import documents
 from portico.catalog.snapshot import Snapshot
 from portico.config import BackendConfig, Config, Profile, ProfileBudgets
 from portico.disclosure import discovery, metatools
 from portico.disclosure.tokens import best_counter
+from portico.search import Index
 from portico.testing import connect, gateway_over
 from portico.upstream.backend import Raw
 
@@ -270,21 +272,27 @@ async def test_the_overview_leads_through_every_server_exactly_once_and_in_budge
     assert seen == sorted(fleet.recordings)
 
 
-@pytest.mark.parametrize(("query", "server"), [("delete", None), ("list the open issues", "gitlab"), ("file", None)])
+@pytest.mark.parametrize(
+    ("query", "server"), [("delete", None), ("list the open issues", "gitlab-ref"), ("file", None)]
+)
 async def test_a_search_leads_through_every_match_exactly_once(
     fleet: Fleet, tokens: Callable[[str], int], query: str, server: str | None
 ):
-    total = discovery.rank(fleet.snapshot, query, server).total
+    # By words: vectors come in while the gateway is new, and every one may move a tool to another page.
+    entries = fleet.snapshot.servers
+    words = Snapshot(entries, Index.build(one for entry in entries.values() for one in documents(entry)))
+    total = discovery.rank(words, query, server).total
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        answer, _ = await ask(fleet.client, "search_tools", query=query, server=server, limit=50, cursor=cursor)
+        answer = discovery.search(words, {}, BUDGET, query, server=server, limit=50, cursor=cursor)
         assert tokens(answer) <= BUDGET
         seen += shown(fleet, answer)
         cursor = cursor_in(answer)
         if cursor is None:
             break
-    assert len(seen) == len(set(seen)) == total > 50 or server
+    assert len(seen) == len(set(seen)) == total
+    assert total > 50 or server
 
 
 @pytest.mark.parametrize("detail", ["brief", "schema"])

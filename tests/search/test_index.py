@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.search import Document, Index
+from portico.search import Document, Filters, Index
 from tests.search.catalog import CATALOG, document
 
 INDEX = Index.build(CATALOG)
@@ -120,15 +120,17 @@ def test_scores_of_words_are_shares_of_a_perfect_match():
 
 
 def test_a_filter_by_group_or_by_id_or_by_mask_hides_the_rest():
-    assert {hit.id for hit in INDEX.search("create issue", groups={"gitlab"}).hits} == {"gitlab.create_issue"}
+    assert {hit.id for hit in INDEX.search("create issue", filters=Filters(groups={"gitlab"})).hits} == {
+        "gitlab.create_issue"
+    }
     hidden = INDEX.search("github.create_issue", allow=lambda id_: not id_.startswith("github."))
     assert hidden.hits[0].id == "gitlab.create_issue"
     assert not any(hit.id.startswith("github.") for hit in hidden.hits)
     mask = INDEX.mask(lambda id_: id_.startswith("github."))
-    both = INDEX.search("create issue", groups=["github", "gitlab"], allow=mask)
+    both = INDEX.search("create issue", filters=Filters(groups=["github", "gitlab"]), allow=mask)
     assert {hit.id.split(".")[0] for hit in both.hits} == {"github"}
-    assert INDEX.search("create issue", groups=()).total == 0
-    assert INDEX.search("create issue", groups={"nowhere"}).total == 0
+    assert INDEX.search("create issue", filters=Filters(groups=())).total == 0
+    assert INDEX.search("create issue", filters=Filters(groups={"nowhere"})).total == 0
 
 
 def test_pages_join_to_the_whole_ranking():

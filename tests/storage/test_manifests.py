@@ -32,16 +32,13 @@ def manifest(server: str = "s", fingerprint: str = "f", tools: int = 2) -> Manif
 def test_what_was_saved_is_loaded_as_it_was(path: Path):
     first = Manifests(path)
     first.save(manifest())
-    first.save_index(b"index")
     first.close()
     second = Manifests(path)
     assert second.load(ALL) == {"s": manifest()}
-    assert second.load_index() == b"index"
 
 
 def test_a_new_file_knows_nothing(path: Path):
     assert Manifests(path).load(ALL) == {}
-    assert Manifests(path).load_index() is None
 
 
 def test_memory_is_as_good_as_a_file_while_it_lasts():
@@ -95,7 +92,6 @@ def test_two_gateways_write_one_file(path: Path):
     def write(number: int) -> None:
         for turn in range(10):
             files[number].save(manifest(f"s{number}", tools=turn))
-            files[number].save_index(bytes([number]) * 1_000)
 
     threads = [threading.Thread(target=write, args=[number]) for number in range(len(files))]
     for thread in threads:
@@ -104,10 +100,6 @@ def test_two_gateways_write_one_file(path: Path):
         thread.join(60)
     loaded = files[0].load({f"s{number}": "f" for number in range(4)})
     assert {name: len(found.tools) for name, found in loaded.items()} == {f"s{number}": 9 for number in range(4)}
-    index = files[1].load_index()
-    assert index is not None
-    assert len(index) == 1_000
-    assert len(set(index)) == 1
 
 
 @pytest.mark.parametrize("attempt", range(8))
@@ -190,6 +182,18 @@ def test_another_layout_of_our_own_is_begun_anew_in_place(path: Path, caplog: py
     assert not aside(path).exists()
 
 
+def test_the_first_layout_kept_an_index_here_and_it_is_dropped(path: Path):
+    Manifests(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("create table indexes (id integer primary key check (id = 1), body blob not null)")
+        db.execute("insert into indexes values (1, ?)", (bytes(100_000),))
+        db.execute("pragma user_version = 1")
+    assert works(path)
+    with sqlite3.connect(path) as db:
+        assert db.execute("select name from sqlite_master where name = 'indexes'").fetchall() == []
+    assert not aside(path).exists()
+
+
 def test_a_table_that_is_gone_is_found_out_when_it_is_read(path: Path, caplog: pytest.LogCaptureFixture):
     Manifests(path).save(manifest())
     with sqlite3.connect(path) as db:
@@ -210,7 +214,6 @@ def test_pages_that_are_damaged_are_found_out_when_they_are_read(path: Path, cap
     path.write_bytes(content[:4_096] + os.urandom(len(content) - 4_096))
     manifests = Manifests(path)
     assert manifests.load({f"s{number}": "f" for number in range(60)}) == {}
-    assert manifests.load_index() is None
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
     assert "begun anew" in caplog.text
@@ -272,9 +275,7 @@ def test_a_closed_file_answers_nothing_and_is_not_set_aside(path: Path, caplog: 
     manifests.save(manifest())
     manifests.close()
     manifests.save(manifest(tools=9))
-    manifests.save_index(b"x")
     manifests.forget(["s"])
     assert manifests.load(ALL) == {}
-    assert manifests.load_index() is None
     assert "closed database" in caplog.text
     assert Manifests(path).load(ALL) == {"s": manifest()}

@@ -7,6 +7,7 @@ loop, swapped in whole, and told as `CatalogChanged`. Listings that arrive toget
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +16,14 @@ from typing import Any
 
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.listing import Listing, Offers, fetch
+from portico.catalog.meanings import Meanings
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, content_hash, encoded
 from portico.config import ToolRules
 from portico.errors import PorticoError
 from portico.events import Bus, CatalogChanged, ListAnnounced, ResourceUpdated
 from portico.search import Index
+from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifest, Manifests, ToolRow
 from portico.upstream import jsontext
 from portico.upstream.backend import Hello, Raw
@@ -48,10 +51,23 @@ class Source:
 class Catalog:
     """Holds the snapshot, and the only one who replaces it."""
 
-    def __init__(self, sources: Iterable[Source], manifests: Manifests, bus: Bus) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Source],
+        manifests: Manifests,
+        bus: Bus,
+        *,
+        index_file: IndexFile | None = None,
+        meanings: Meanings | None = None,
+    ) -> None:
+        """`index_file` keeps the search index from start to start; without `meanings`, words alone are searched."""
         self._sources = {source.name: source for source in sources}
         self._manifests = manifests
         self._bus = bus
+        self._index_file = index_file or IndexFile(None)
+        self._meanings = meanings
+        self._encoding: asyncio.Task[None] | None = None
+        self._saving = threading.Lock()
         self._arrived: dict[str, tuple[ServerEntry, Manifest]] = {}
         self._publishing: asyncio.Task[None] | None = None
         self._unusable: dict[str, Exception] = {}
@@ -59,12 +75,17 @@ class Catalog:
         self.snapshot = Snapshot({name: _unknown(source) for name, source in self._sources.items()})
         self._stored = self.snapshot.index
 
+    @property
+    def unencoded(self) -> int:
+        """How many tools cannot be searched by meaning yet."""
+        return self._meanings.missing(self.snapshot) if self._meanings else 0
+
     def load(self) -> None:
         """Take what is on disk; no server is asked."""
         found = self._manifests.load({name: source.fingerprint for name, source in self._sources.items()})
         servers = {name: _remembered(source, found.get(name)) for name, source in self._sources.items()}
         self.eras = {name: manifest.era for name, manifest in found.items()}
-        self._stored = _stored_index(self._manifests)
+        self._stored = _stored_index(self._index_file, self._meanings)
         self.snapshot = _indexed(servers, self._stored)
 
     async def accept(self, server: str, listing: Listing) -> None:
@@ -80,9 +101,36 @@ class Catalog:
             raise error
 
     async def close(self) -> None:
-        """Finish what is being published."""
+        """Finish what is being published, and stop encoding."""
+        if self._meanings is not None and self._encoding is not None:
+            # Not cancelled: that would leave its thread at work.
+            self._meanings.stop()
+            await asyncio.wait({self._encoding}, timeout=10)
         if self._publishing is not None and not self._publishing.done():
             await asyncio.wait({self._publishing}, timeout=10)
+
+    def encode(self) -> asyncio.Task[None] | None:
+        """See to it that every tool gets its vector; the task ends when all have, or none can be made."""
+        if self._meanings is None:
+            return None
+        if self._encoding is None or self._encoding.done():
+            self._encoding = asyncio.create_task(self._encode(self._meanings), name="encode the catalog")
+        return self._encoding
+
+    async def _encode(self, meanings: Meanings) -> None:
+        while meanings.missing(snapshot := self.snapshot):
+            brought, came = meanings.bring(snapshot), False
+            while (vectors := await asyncio.to_thread(next, brought, None)) is not None:
+                came = True
+                now = self.snapshot
+                # A server that was listed anew meanwhile may say something else under the same name.
+                fresh = {address: row for address, row in vectors.items() if _has(now, snapshot.tools[address])}
+                self.snapshot = replace(now, index=now.index.with_vectors(fresh))
+            if not came:
+                return
+            if not meanings.missing(self.snapshot):
+                # Whatever is listed meanwhile is looked for once more: nobody else would.
+                await asyncio.to_thread(self._save_index)
 
     async def _publish(self) -> None:
         while self._arrived:
@@ -101,6 +149,7 @@ class Catalog:
         servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
         changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
         self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
+        self.encode()
         for change in changes:
             if change.tools or change.resources or change.prompts:
                 self._bus.publish(change)
@@ -112,11 +161,17 @@ class Catalog:
     def _save(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
             self._manifests.save(manifest)
-        index = self.snapshot.index
         # Saved once for all that come in together: whoever waits is built next.
-        if index is not self._stored and not self._arrived:
-            self._manifests.save_index(index.dump())
-            self._stored = index
+        if not self._arrived:
+            self._save_index()
+
+    def _save_index(self) -> None:
+        # One at a time, or an older index could be written over a newer one.
+        with self._saving:
+            index = self.snapshot.index
+            if index is not self._stored:
+                self._index_file.save(index.dump())
+                self._stored = index
 
 
 class Sync:
@@ -193,6 +248,12 @@ class Sync:
                 self._bus.publish(ListAnnounced(self._upstream.name, kind))
 
 
+def _has(snapshot: Snapshot, tool: Tool) -> bool:
+    """Whether the tool is there and says what it said."""
+    entry = snapshot.servers.get(tool.server)
+    return entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
+
+
 def _unknown(source: Source) -> ServerEntry:
     return ServerEntry(source.name, source.title, source.description, source.tags)
 
@@ -208,12 +269,13 @@ def _indexed(servers: Mapping[str, ServerEntry], index: Index) -> Snapshot:
     return Snapshot(servers, index.replace(changed) if changed else index)
 
 
-def _stored_index(manifests: Manifests) -> Index:
-    body = manifests.load_index()
+def _stored_index(file: IndexFile, meanings: Meanings | None) -> Index:
+    encoder = meanings.encoder if meanings else None
+    body = file.load()
     if body is not None:
         with contextlib.suppress(ValueError):  # by another version, or damaged
-            return Index.load(body)
-    return Index.build(())
+            return Index.load(body, encoder=encoder)
+    return Index.build((), encoder=encoder)
 
 
 def _manifest(source: Source, listing: Listing) -> Manifest:

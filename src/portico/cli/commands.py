@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Group, Parameter, validators
 
 from portico import __version__
-from portico.cli.ending import DONE, UNUSABLE, ended
+from portico.cli.ending import DONE, UNUSABLE, complain, ended
 from portico.config import Exposure
+from portico.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.cli.opening import Setup
@@ -86,6 +87,11 @@ def _asking(given: _Given, job: "Callable[[Setup, Screen], Coroutine[Any, Any, i
     return ended(answer, as_json=given.json)
 
 
+def _unusable(message: str, advice: str) -> int:
+    complain(PorticoError(message, advice=advice))
+    return UNUSABLE
+
+
 @app.command(group=_RUN, help_epilogue="", sort_key=1)
 def serve(
     *,
@@ -146,28 +152,75 @@ def demo(*, json: Json = False) -> int:
 
 @app.command(group=_LOOK, help_epilogue="", sort_key=1)
 def search(
-    query: Annotated[str, Parameter(help="What you want to do, in your own words, or a tool's name.")],
-    /,
-    *words: Annotated[str, Parameter(show=False)],
+    *query: Annotated[str, Parameter(help="What you want to do, in your own words, or a tool's name.")],
     server: Annotated[str | None, Parameter(name=["--server", "-s"], help="Only this server.")] = None,
+    tag: Annotated[
+        list[str] | None, Parameter(name=["--tag", "-t"], help="Only servers with this tag; repeat it to allow others.")
+    ] = None,
+    max_latency_ms: Annotated[
+        float | None,
+        Parameter(help="Leave out tools that were slower so far.", validator=validators.Number(gte=0)),
+    ] = None,
+    min_success_rate: Annotated[
+        float | None,
+        Parameter(help="Leave out tools that failed more often (0 … 1).", validator=validators.Number(gte=0, lte=1)),
+    ] = None,
     limit: Annotated[
-        int, Parameter(name=["--limit", "-n"], help="How many tools to show.", validator=validators.Number(gte=1))
-    ] = 8,
+        int | None,
+        Parameter(
+            name=["--limit", "-n"],
+            help="How many tools to show. Default 8; 3 where nothing fits.",
+            validator=validators.Number(gte=1),
+        ),
+    ] = None,
     detail: Annotated[
         Literal["brief", "schema"], Parameter(help="One line a tool, or its typed parameters.")
     ] = "brief",
+    explain: Annotated[bool, Parameter(help="Tell why each tool ranks where it does.", show_default=False)] = False,
+    tool: Annotated[
+        list[str] | None, Parameter(help="With --explain: tell where this tool stands, and why; repeat it for more.")
+    ] = None,
+    forget: Annotated[
+        bool,
+        Parameter(
+            help="Forget what searches and calls have taught; with --server or --profile, only that one's.",
+            show_default=False,
+        ),
+    ] = False,
     offline: Offline = False,
     config: Files = None,
     profile: Profile = None,
     json: Json = False,
 ) -> int:
     """Find tools by what they do."""
-    from portico.cli import discover
+    given, wanted = _Given(config, profile, json), " ".join(query)
+    if forget == bool(query):
+        return _unusable(
+            "--forget takes no query" if forget else "search needs a QUERY",
+            "Narrow it with --server or --profile."
+            if forget
+            else 'Say what you want to do: portico search "send a mail".',
+        )
+    if forget:
+        from portico.cli import forgetting
 
-    return _asking(
-        _Given(config, profile, json),
-        lambda setup, screen: discover.search(setup, screen, " ".join((query, *words)), server, limit, detail, offline),
-    )
+        return _asking(given, lambda setup, screen: forgetting.forget(setup, screen, server))
+
+    def job(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
+        from portico.cli import search as searching
+        from portico.disclosure.misfit import UNLIKELY
+        from portico.disclosure.question import PAGE, Question
+
+        narrowed = (server, tuple(tag or ()), max_latency_ms, min_success_rate)
+        question = Question(wanted, *narrowed, limit=limit or PAGE, detail=detail)
+        # Whoever says how many gets as many.
+        unlikely = UNLIKELY if limit is None else None
+        named = tuple(tool or ())
+        return searching.search(
+            setup, screen, searching.Asked(question, unlikely, explain or bool(named), named, offline)
+        )
+
+    return _asking(given, job)
 
 
 @app.command(group=_LOOK, help_epilogue="", sort_key=2)

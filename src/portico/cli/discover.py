@@ -1,8 +1,7 @@
-"""`portico search`, `browse` and `describe`: what an agent gets, laid out for people or as JSON.
+"""`portico browse` and `describe`: what an agent gets, laid out for people or as JSON.
 
 Shapes of --json. A tool is `{"name", "server", "brief"}`, with `"schema"` (text) or everything `describe` knows at
-detail full. search: `{"query", "server", "total", "weak", "tools": [tool + "score"], "nearest": [tool], "unlisted":
-[server]}`. browse: `{"tools": n, "servers": [server]}`, of one server `{"server": server, "tools": [tool]}`. describe:
+detail full. browse: `{"tools": n, "servers": [server]}`, of one server `{"server": server, "tools": [tool]}`. describe:
 `{"tools": [tool], "unknown": [error]}`. A server is `{"name", "title", "description", "tags", "known", "tools",
 "resources", "prompts", "state", "reason"}`.
 """
@@ -24,63 +23,18 @@ from portico.cli.ending import DONE, FAILED, as_data, complain, note, reason
 from portico.cli.opening import PATIENCE_S, Setup, ask, none, opened, still_starting, unlisted
 from portico.cli.screen import Screen, counted
 from portico.disclosure import discovery
+from portico.disclosure.lines import ServerState
 from portico.disclosure.render import brief, full, full_text, schema
 from portico.errors import PorticoError, UnknownName
 
 _STYLES = {"down": "red", "degraded": "yellow", "disabled": "yellow", "ready": "green"}
 
 
-async def search(
-    setup: Setup, screen: Screen, query: str, server: str | None, limit: int, detail: str, offline: bool
-) -> int:
-    """Ranked tools; exit code 1 when nothing matches."""
-    async with opened(setup, screen, none if offline else unlisted, PATIENCE_S) as gateway:
-        snapshot = gateway.view(setup.profile).snapshot
-        _name_late(gateway)
-        only = snapshot.server(server).name if server else None
-        ranking = discovery.rank(snapshot, query, only, limit)
-        tools = [snapshot.tools[hit.id] for hit in ranking.hits]
-        near = [] if tools else discovery.nearest(snapshot, query)
-        waiting = [server_data(gateway, entry) for entry in snapshot.servers.values() if not entry.known]
-        if screen.as_json:
-            screen.data(
-                {
-                    "query": query,
-                    "server": only,
-                    "total": ranking.total,
-                    "weak": ranking.weak,
-                    "tools": [
-                        {**tool_data(tool, detail), "score": round(hit.score, 4)}
-                        for hit, tool in zip(ranking.hits, tools, strict=True)
-                    ],
-                    "nearest": [tool_data(tool, "brief") for tool in near],
-                    "unlisted": waiting,
-                }
-            )
-            return DONE if tools else FAILED
-    where = f" on {only}" if only else ""
-    if not tools:
-        screen.text(f"No tool{where} matches {query!r}.")
-    elif ranking.weak:
-        screen.text(f"Nothing{where} fits {query!r} well. The nearest:")
-    else:
-        screen.text(f"{ranking.total} {'match' if ranking.total == 1 else 'matches'} for {query!r}{where}, best first:")
-    if near:
-        screen.text("Nearest names:")
-    screen.text(*(tool_lines(screen, tool, detail) for tool in tools or near))
-    if ranking.total > len(tools) and tools:
-        screen.text(Text(f"{ranking.total - len(tools)} more: --limit {min(ranking.total, limit * 4)}", style="dim"))
-    if waiting:
-        states = ", ".join(f"{one['name']} ({one['reason'] or one['state']})" for one in waiting)
-        screen.text(Text(f"Not searched, because not listed yet: {states}", style="yellow"))
-    return DONE if tools else FAILED
-
-
 async def browse(setup: Setup, screen: Screen, server: str | None, offline: bool) -> int:
     """Every server, or the tools of one."""
     async with opened(setup, screen, none if offline else unlisted, PATIENCE_S) as gateway:
         snapshot = gateway.view(setup.profile).snapshot
-        _name_late(gateway)
+        name_late(gateway)
         entries = [snapshot.server(server)] if server else [snapshot.servers[name] for name in sorted(snapshot.servers)]
         facts = [server_data(gateway, entry) for entry in entries]
     if server:
@@ -172,10 +126,11 @@ async def known(
         await ask(gateway, screen, named, patience)
     else:
         await ask(gateway, screen, asked, PATIENCE_S)
-    _name_late(gateway)
+    name_late(gateway)
 
 
-def _name_late(gateway: Gateway) -> None:
+def name_late(gateway: Gateway) -> None:
+    """Say on stderr which servers were not waited for."""
     if late := still_starting(gateway):
         note(f"Still starting: {', '.join(late)}; `portico status` waits for {'it' if len(late) == 1 else 'them'}.")
 
@@ -193,10 +148,7 @@ def found(gateway: Gateway, setup: Setup, name: str) -> Tool:
                 raise PorticoError(
                     f"{server} cannot be used: {gateway.upstreams[server].reason}", advice="Mend the configuration."
                 ) from error
-        states = {
-            status.name: discovery.ServerState(status.state, status.reason, status.since)
-            for status in gateway.statuses()
-        }
+        states = {one.name: ServerState(one.state, one.reason, one.since) for one in gateway.statuses()}
         raise discovery.explained(error, name, snapshot, states) from error
 
 
@@ -233,17 +185,17 @@ def server_data(gateway: Gateway, entry: ServerEntry) -> dict[str, Any]:
     }
 
 
-def tool_lines(screen: Screen, tool: Tool, detail: str) -> Text | Group:
+def tool_lines(screen: Screen, tool: Tool, detail: str, also: Sequence[str] = ()) -> Text | Group:
     """A tool at a level of detail; for programs exactly as agents see it."""
     if detail == "brief":
-        return _brief_lines(tool) if screen.for_people else Text(brief(tool))
-    body = schema(tool) if detail == "schema" else full_text(tool)
+        return _brief_lines(tool, also) if screen.for_people else Text(brief(tool, also))
+    body = schema(tool, also) if detail == "schema" else full_text(tool)
     head, newline, rest = body.partition("\n")
     return Text.assemble(_headed(head), newline, rest)
 
 
-def _brief_lines(tool: Tool) -> Group:
-    signature, _, sentence = brief(tool).partition(") — ")
+def _brief_lines(tool: Tool, also: Sequence[str]) -> Group:
+    signature, _, sentence = brief(tool, also).partition(") — ")
     whole = f"{signature})" if sentence else signature
     address = " ".join(shown(tool.address).split())
     line = Text.assemble((address, "bold cyan"), (whole.removeprefix(address), "dim"))

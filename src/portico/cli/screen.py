@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from portico.cli.ending import note
 from portico.upstream import jsontext
 
 
@@ -72,6 +73,14 @@ class Screen:
             yield
             return
         with self.err.status(Text(text)):
+            yield
+
+    @contextmanager
+    def telling(self, text: str) -> Generator[None]:
+        """The same for what takes so long that a program's log should say it, too."""
+        if not self.err.is_terminal:
+            note(text)
+        with self.busy(text):
             yield
 
 

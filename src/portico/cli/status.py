@@ -2,9 +2,13 @@
 
 --json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools", "listed_at" (ISO time
 or null), "era", "protocol_version", "server_version", "noise" (lines on stdout that were no protocol), "stderr" (its
-last line), "pid", "calls", "warnings"}]}`. `ok` is whether every server that is not switched off can be used.
+last line), "pid", "calls", "warnings"}], "search": {"meaning": bool, "problem", "unencoded"}}`. `ok` is whether every
+server that is not switched off can be used; `search` whether tools are found by meaning or by words only, and how many
+cannot be found by meaning yet.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +20,7 @@ from portico.app import Gateway
 from portico.cli.ending import DONE, FAILED, overheard, reason
 from portico.cli.opening import Setup, every, none, opened
 from portico.cli.screen import Screen, counted
+from portico.search import EncoderUnavailable
 from portico.upstream.supervisor import Status
 
 BROKEN = ("down", "degraded", "disabled")
@@ -26,16 +31,19 @@ async def status(setup: Setup, screen: Screen, offline: bool) -> int:
     """Ask every server, unless offline; exit code 1 when one cannot be used."""
     async with opened(setup, screen, none if offline else every) as gateway:
         facts = [_facts(gateway, one) for one in gateway.statuses()]
+        finding = await _search_facts(gateway)
     ok = not any(one["state"] in BROKEN for one in facts)
     facts += [_off(name, server.kind) for name, server in setup.config.servers.items() if server.disabled]
     if screen.as_json:
-        screen.data({"ok": ok, "servers": facts})
+        screen.data({"ok": ok, "servers": facts, "search": finding})
     elif screen.for_people:
         screen.text(_table(facts))
     else:
         screen.text(*(_line(one) for one in facts))
     if not facts:
         screen.text("No servers are configured.")
+    if not screen.as_json:
+        screen.text(_search_line(finding))
     return DONE if ok or offline else FAILED
 
 
@@ -60,6 +68,23 @@ def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:
         "calls": one.calls,
         "warnings": list(entry.warnings),
     }
+
+
+async def _search_facts(gateway: Gateway) -> dict[str, Any]:
+    """Whether meaning can be searched; the model is read, because nobody knows before."""
+    encoder = gateway.catalog.snapshot.index.encoder
+    if encoder is not None:
+        with contextlib.suppress(EncoderUnavailable):
+            await asyncio.to_thread(encoder.load)
+    problem = encoder.problem if encoder is not None else "there is no encoder"
+    return {"meaning": not problem, "problem": problem, "unencoded": gateway.catalog.unencoded}
+
+
+def _search_line(finding: Mapping[str, Any]) -> Text:
+    if not finding["meaning"]:
+        return Text(f"search: words only — {' '.join(finding['problem'].split())}", style="yellow")
+    waiting = f", {counted(finding['unencoded'], 'tool')} not encoded yet" if finding["unencoded"] else ""
+    return Text(f"search: words and meaning{waiting}", style="dim")
 
 
 def _off(name: str, kind: str) -> dict[str, Any]:

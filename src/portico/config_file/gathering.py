@@ -65,6 +65,11 @@ def add_setting(values: "Values", key: str, node: Node) -> None:
     ]
     if key == "data_dir" and isinstance(value, str):
         value = resolved(value, values.base)
+    if key == "learning" and isinstance(value, str | bool):
+        # Written out, so that a variable or a later file can change the rest of the section.
+        value = {"scope": value}
+        draft.origins["learning", "scope"] = draft.origins.pop(("learning",))
+        values.written = {f"{place}.scope": text for place, text in values.written.items()}
     if key == "profiles" and isinstance(value, dict):
         value = {name: {} if profile is None else profile for name, profile in value.items()}
     known = draft.values.get(key)

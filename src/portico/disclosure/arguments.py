@@ -36,7 +36,7 @@ def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
 
 def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
     kind: str = shape["type"]
-    if isinstance(value, str) and kind in ("object", "array", "integer"):
+    if isinstance(value, str) and kind in ("object", "array", "integer", "number"):
         with contextlib.suppress(orjson.JSONDecodeError):
             read = orjson.loads(value)
             # One name is a name, whatever it looks like: there are tools called `123` and `true`.
@@ -45,8 +45,10 @@ def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
         value = [value]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, _PYTHON[kind]) or (kind == "integer" and isinstance(value, bool)):
+    if not isinstance(value, _PYTHON[kind]) or (kind in ("integer", "number") and isinstance(value, bool)):
         return value, f"must be {_ARTICLE[kind]}"
+    if kind == "number":
+        return value, _out_of_bounds(shape, value)
     if kind == "integer":
         value = max(shape.get("minimum", value), min(shape.get("maximum", value), value))
     if "enum" in shape and value not in shape["enum"]:
@@ -59,5 +61,23 @@ def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
     return value, ""
 
 
-_PYTHON: dict[str, type] = {"object": dict, "array": list, "integer": int, "string": str}
-_ARTICLE = {"object": "an object", "array": "a list", "integer": "a whole number", "string": "text"}
+def _out_of_bounds(shape: Raw, value: Any) -> str:
+    """Said, and not corrected: 95 for a share of 0.95 is not meant as 1."""
+    low, high = shape["minimum"], shape["maximum"]
+    return "" if low <= value <= high else f"must be between {low:,} and {high:,}"
+
+
+_PYTHON: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "integer": int,
+    "number": (int, float),
+    "string": str,
+}
+_ARTICLE = {
+    "object": "an object",
+    "array": "a list",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+}

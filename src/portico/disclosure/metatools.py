@@ -19,6 +19,8 @@ _INDEX_ESTIMATE = 130
 """The estimate of tokens is low by up to a tenth where names are all there is."""
 MAX_NAMES = 10
 MAX_RESULTS = 50
+MAX_TAGS = 10
+MAX_LATENCY_MS = 86_400_000
 MAX_PAGE = 200
 
 _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
@@ -91,12 +93,26 @@ _TOOLS: tuple[Raw, ...] = (
         {
             "query": _string("What you want to do, in your own words, or a tool's name."),
             "server": _string("Only this server."),
+            "tags": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": MAX_TAGS,
+                "description": "Only servers with one of these tags.",
+            },
+            "max_latency_ms": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": MAX_LATENCY_MS,
+                "description": "Leave out slower tools.",
+            },
+            "min_success_rate": {"type": "number", "minimum": 0, "maximum": 1},
             "limit": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "default": 8},
             "detail": {
                 "type": "string",
-                "enum": ["brief", "schema"],
+                "enum": ["brief", "schema", "explain"],
                 "default": "brief",
-                "description": _DETAIL_WORDS,
+                "description": f"{_DETAIL_WORDS}; explain: why each ranked",
             },
             "cursor": _CURSOR,
         },

@@ -7,7 +7,7 @@ stand; text from the server loses what cannot be seen and nothing else. Raw JSON
 import copy
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from portico.catalog.schema import ABSENT, Outline, Param, glance, outline
@@ -22,6 +22,8 @@ _PARAMS_TOKENS = 26
 _REQUIRED_TOKENS = 60
 """Required names may use this much, where types and optional names stop at `_PARAMS_TOKENS`."""
 _INLINE_CHARS = 90
+_ALSO = 5
+"""Tools of other servers that do the same are named, but do not fill the page that they were taken from."""
 _RETURNS_CHARS = 300
 _REPEAT_CHARS = 200
 """Fields that were shown before are pointed to when their JSON is longer than this."""
@@ -37,14 +39,21 @@ _NOT_AN_END = re.compile(
 )
 
 
-def brief(tool: Tool) -> str:
-    """One line: address, parameters, first sentence."""
+def brief(tool: Tool, also: Sequence[str] = ()) -> str:
+    """One line: address, parameters, first sentence, and tools of other servers that do the same."""
     line = f"{_flat(shown(tool.address))}({_signature(tool)})"
     sentence = first_sentence(tool.description) or first_sentence(tool.title)
-    return f"{line} — {sentence}" if sentence else line
+    line = f"{line} — {sentence}" if sentence else line
+    return f"{line} (also: {addresses(also)})" if also else line
 
 
-def schema(tool: Tool) -> str:
+def addresses(names: Sequence[str], most: int = _ALSO) -> str:
+    """Tools by address, as many as a line can bear."""
+    rest = [f"…+{len(names) - most}"] if len(names) > most else []
+    return ", ".join([*(_flat(shown(name)) for name in names[:most]), *rest])
+
+
+def schema(tool: Tool, also: Sequence[str] = ()) -> str:
     """The compact typed form: the whole description and every parameter with all a caller needs to know of it."""
     tree = outline(tool.definition.get("inputSchema"))
     hints = ", ".join(_hints(tool.annotations))
@@ -58,6 +67,8 @@ def schema(tool: Tool) -> str:
     output = tool.definition.get("outputSchema")
     if isinstance(output, dict):
         lines.append(f"returns: {_returns(outline(output))}")
+    if also:
+        lines.append(f"also: {addresses(also)}")
     return "\n".join((head, *lines))
 
 

@@ -18,6 +18,7 @@ from portico.config import Exposure
 from portico.disclosure import answer, discovery, guidance, metatools
 from portico.disclosure import cursor as cursors
 from portico.disclosure.arguments import checked_arguments
+from portico.disclosure.lines import ServerState, States
 from portico.disclosure.links import Links
 from portico.disclosure.listable import listable
 from portico.disclosure.namespace import (
@@ -28,6 +29,8 @@ from portico.disclosure.namespace import (
     outer_template,
     outer_uri,
 )
+from portico.disclosure.question import Question
+from portico.disclosure.searching import Searching
 from portico.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -38,7 +41,9 @@ from portico.errors import (
     RemoteError,
     UnknownName,
 )
+from portico.events import Bus
 from portico.execution.call import Calls, Origin
+from portico.learning import Learner
 from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import Upstream
 
@@ -57,6 +62,7 @@ class Face:
     discovery_budget: int = 2_000
     metatools: frozenset[str] = frozenset(metatools.NAMES)
     pins: tuple[str, ...] = field(default=())
+    profile: str = ""
     unlisted: bool = True
     """Whether a transparent view passes calls of tools it does not list; not where some are left out on purpose."""
 
@@ -71,10 +77,13 @@ class View:
         calls: Calls,
         upstreams: Mapping[str, Upstream],
         first_listing: FirstListing | None = None,
+        learner: Learner | None = None,
+        bus: Bus | None = None,
     ) -> None:
         """`first_listing` waits for servers nothing was known of: until it is enough, or they have had their chance."""
         self.face = face
         self._first_listing = first_listing
+        self.searching = Searching(learner, bus)
         self._catalog = catalog
         self._calls = calls
         self._upstreams = upstreams
@@ -228,6 +237,9 @@ class View:
             checked = checked_arguments(self._definitions(), name, arguments)
             if name == metatools.CALL:
                 return await self._call_by_name(checked, origin)
+            if name == metatools.SEARCH:
+                asked, about = Question.of(checked), (self._states(), self.face.discovery_budget, self._enabled)
+                return answer.text(await self.searching.answer(self.snapshot, asked, origin.caller, *about))
             return self._discover(name, checked)
         except PorticoError as error:
             if isinstance(error, RemoteError):
@@ -236,8 +248,6 @@ class View:
 
     def _discover(self, name: str, arguments: Raw) -> Raw:
         snapshot, states, budget = self.snapshot, self._states(), self.face.discovery_budget
-        if name == metatools.SEARCH:
-            return answer.text(discovery.search(snapshot, states, budget, **arguments, there=self._enabled))
         if name == metatools.DESCRIBE:
             body, found = discovery.describe(snapshot, budget, **arguments, states=states)
             return answer.text(body) if found else {**answer.text(body), "isError": True}
@@ -264,9 +274,9 @@ class View:
             self._links.remember(origin.caller.session, tool.server, result)
         return result
 
-    def _states(self) -> discovery.States:
+    def _states(self) -> States:
         return {
-            name: discovery.ServerState(upstream.state, upstream.reason, upstream.since)
+            name: ServerState(upstream.state, upstream.reason, upstream.since)
             for name, upstream in self._upstreams.items()
         }
 

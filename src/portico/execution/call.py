@@ -3,6 +3,7 @@
 The answer is the upstream's result object, untouched.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,13 +62,17 @@ class Calls:
         check(tool, arguments)
         params = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
         started = time.perf_counter()
-        ok = False
+        ok = cancelled = False
         try:
             result = await self._ask(tool.server, "tools/call", params, origin, param_headers(tool, arguments))
             ok = not result.get("isError")
             return result
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
         finally:
-            self._bus.publish(ToolCalled(tool.address, tool.hash, time.perf_counter() - started, ok))
+            seconds = time.perf_counter() - started
+            self._bus.publish(ToolCalled(tool.address, tool.hash, seconds, ok, origin.caller, cancelled))
 
     async def ask(self, server: str, method: str, params: Raw | None, origin: Origin = NOBODY) -> Raw:
         """Any other request to one server: resources, prompts, completion."""

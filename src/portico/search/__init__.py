@@ -2,28 +2,41 @@
 
 Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a pure function of the snapshot.
 
-    document   what enters and what leaves          tokens     text → terms, the same for documents and queries
-    schema_text  the words of a JSON Schema         kindred    words used for one another
-    fields     what each field is worth             reading    documents → postings
-    postings   term → documents, in flat arrays     roster     slot → document, groups, names
-    query      text → wanted terms and clauses      lexical    wanted terms → a score per slot (BM25F)
-    ranking    scores → places                      nearest    a wrong name → the nearest right ones
-    codec      an index as bytes                    index      all of it, as one immutable thing
+    document     what enters and what leaves        lexical/   words: terms, fields, postings, BM25F
+    schema_text  the words of a JSON Schema         dense/     meaning: the encoder and its vectors
+    roster       slot → document, groups, names     habits     what use taught
+    filters      who may be found                   fusion     words and meaning → one score
+    search       one question, all signals          ranking    scores → places, twins together
+    verdict      does anything fit?                 nearest    a wrong name → the nearest right ones
+    codec        an index as bytes                  index      all of it, as one immutable thing
 """
 
 from portico.search.codec import UnreadableIndex
-from portico.search.document import Document, Hit, Ranking, Reason, fingerprint
+from portico.search.dense.encoder import Encoder, EncoderUnavailable, Vector
+from portico.search.dense.text import key_of, text_of
+from portico.search.document import Document, Hit, Lift, Ranking, Reason, fingerprint
+from portico.search.filters import Facts, Filters
 from portico.search.index import Index
 from portico.search.schema_text import SchemaText, read_schema
+from portico.search.search import Placement
 
 __all__ = [
     "Document",
+    "Encoder",
+    "EncoderUnavailable",
+    "Facts",
+    "Filters",
     "Hit",
     "Index",
+    "Lift",
+    "Placement",
     "Ranking",
     "Reason",
     "SchemaText",
     "UnreadableIndex",
+    "Vector",
     "fingerprint",
+    "key_of",
     "read_schema",
+    "text_of",
 ]

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.search.dense import encoder
+from portico.search.dense.encoder import WIDTH
+from portico.search.dense.vectors import Vectors
 from portico.search.lexical import fields, kindred, tokens
 from portico.search.lexical.postings import Postings
 from portico.search.roster import Roster
 
-_MAGIC = b"portico-index-1\n"
+_MAGIC = b"portico-index-3\n"
 _ALIGNMENT = 16
 _LENGTH = 8
 _ARRAYS: Mapping[str, str] = {
@@ -28,21 +31,25 @@ _ARRAYS: Mapping[str, str] = {
     "fields": "<u2",
     "name_keys": "<u8",
     "id_keys": "<u8",
+    "copy_keys": "<u8",
+    "vectors": "<i1",
 }
-_TEXTS = ("ids", "names", "hashes", "groups", "terms")
+_TEXTS = ("ids", "names", "hashes", "groups", "categories", "tags", "terms")
 
 
 class UnreadableIndex(ValueError):
     """These bytes are no index of this version: build it again from the documents."""
 
 
-def dump(roster: Roster, postings: Postings) -> bytes:
-    """Both tables as bytes."""
+def dump(roster: Roster, postings: Postings, vectors: Vectors) -> bytes:
+    """The tables as bytes."""
     columns: dict[str, Any] = {
         "ids": roster.ids,
         "names": roster.names,
         "hashes": roster.hashes,
         "groups": roster.groups,
+        "categories": roster.categories,
+        "tags": roster.tags,
         "terms": list(postings.vocabulary),
         "starts": postings.starts,
         "slots": postings.slots,
@@ -50,6 +57,8 @@ def dump(roster: Roster, postings: Postings) -> bytes:
         "fields": postings.fields,
         "name_keys": roster.name_keys,
         "id_keys": roster.id_keys,
+        "copy_keys": roster.copy_keys,
+        "vectors": vectors.rows.ravel(),
     }
     parts = [_padded(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXTS]
     parts += [_padded(columns[name].astype(dtype, copy=False).tobytes()) for name, dtype in _ARRAYS.items()]
@@ -64,7 +73,7 @@ def dump(roster: Roster, postings: Postings) -> bytes:
     return _padded(_MAGIC + len(head).to_bytes(_LENGTH, "little") + head) + body
 
 
-def load(blob: bytes) -> tuple[Roster, Postings]:
+def load(blob: bytes | memoryview) -> tuple[Roster, Postings, Vectors]:
     """The tables that were dumped. The arrays are views of `blob`."""
     try:
         header, at = _header(blob)
@@ -77,24 +86,26 @@ def load(blob: bytes) -> tuple[Roster, Postings]:
             if name in _ARRAYS:
                 columns[name] = _array(blob, _ARRAYS[name], header["counts"][name], at)
             else:
-                columns[name] = json.loads(blob[at : at + size])
+                columns[name] = json.loads(bytes(blob[at : at + size]))
             at += size
     except (KeyError, TypeError, OverflowError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UnreadableIndex(f"Not an index: {error}. Build it again from the documents.") from error
     vocabulary = {term: number for number, term in enumerate(columns["terms"])}
-    roster = Roster(*(columns[name] for name in ("ids", "names", "hashes", "groups", "name_keys", "id_keys")))
-    return roster, Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
+    people = ("ids", "names", "hashes", "groups", "categories", "tags", "name_keys", "id_keys", "copy_keys")
+    roster = Roster(*(columns[name] for name in people))
+    postings = Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
+    return roster, postings, Vectors(columns["vectors"].reshape(-1, WIDTH))
 
 
-def _header(blob: bytes) -> tuple[dict[str, Any], int]:
-    if not blob.startswith(_MAGIC):
+def _header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
+    if bytes(blob[: len(_MAGIC)]) != _MAGIC:
         raise UnreadableIndex("Not an index of this version. Build it again from the documents.")
     start = len(_MAGIC) + _LENGTH
-    end = start + int.from_bytes(blob[len(_MAGIC) : start], "little")
-    return json.loads(blob[start:end]), end + -end % _ALIGNMENT
+    end = start + int.from_bytes(bytes(blob[len(_MAGIC) : start]), "little")
+    return json.loads(bytes(blob[start:end])), end + -end % _ALIGNMENT
 
 
-def _array(blob: bytes, dtype: str, count: int, at: int) -> NDArray[Any]:
+def _array(blob: bytes | memoryview, dtype: str, count: int, at: int) -> NDArray[Any]:
     found = np.frombuffer(blob, dtype=dtype, count=count, offset=at)
     return found if sys.byteorder == "little" else found.astype(found.dtype.newbyteorder("="))
 
@@ -111,5 +122,6 @@ def _recipe() -> str:
         fields.LENGTH,
         sorted(kindred.CONCEPTS.items()),
         sorted(tokens.STOP_WORDS),
+        (encoder.NAME, encoder.PEAK),
     )
     return f"{tokens.VERSION}/{unicodedata.unidata_version}/{zlib.crc32(repr(ingredients).encode()):08x}"

@@ -3,6 +3,8 @@
 import hashlib
 from dataclasses import dataclass
 
+from portico.search.verdict import WEAK, WEAK_BY_WORDS
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -42,13 +44,29 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Lift:
+    """What use of the past adds to a document's score, and why."""
+
+    amount: float
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One document of a ranking."""
 
     id: str
     score: float
-    """Below 1, the share of a perfect match that was reached; 1 and more for a tool whose name the query is."""
+    """0 … 1 within its ranking, lifts added; 1 and more for a tool whose name the query is."""
     reasons: tuple[Reason, ...] = ()
+    """The words of the query that it has."""
+    lexical: float = 0.0
+    """The share of a perfect match by words that it reaches."""
+    dense: float | None = None
+    """How near its meaning is to the query's, as a cosine; None where no vector is known."""
+    lift: Lift | None = None
+    twins: tuple[str, ...] = ()
+    """Documents of other groups that say the same, best first: they have no place of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +77,18 @@ class Ranking:
     total: int
     """How many documents matched at all, under the filter."""
     best: float
-    """0 … 1: the share of the query, its rare words counting most, that the first hit contains. 0: nothing matched."""
+    """0 … 1: how sure it is that the first hits serve the query. 0: nothing matched."""
+    near: tuple[str, ...] = ()
+    """The groups of the nearest documents, nearest first: where to look if nothing fits."""
+    dense: bool = False
+    """Whether meaning was searched, or words alone."""
+    more: bool = False
+    """Whether there are hits after these."""
 
     @property
     def weak(self) -> bool:
-        """Nothing here fits well: say so before showing the hits."""
-        return self.best < WEAK
-
-
-WEAK = 0.2
-"""Below this share of the query in the first hit, most first hits are wrong; one right answer in 25 lies below it."""
+        """Nothing here fits: say so before showing the hits."""
+        return self.best < (WEAK if self.dense else WEAK_BY_WORDS)
 
 
 def fingerprint(*parts: str) -> str:

@@ -1,10 +1,10 @@
 """The index: an immutable answer machine, replaced whole when the catalog changes.
 
-`build` and `replace` make a new index and share what did not change; `search` is a pure function of the index and the
-query, so any number of threads may ask an index while its successor is being made.
+`build`, `replace` and `with_vectors` make a new index and share what did not change; `search` is a pure function of
+the index and what it is given, so any number of threads may ask an index while its successor is being made.
 
-A further signal (vectors, use) is a column of numbers by slot like `Postings`: it is spliced with the same slots in
-`replace`, answers with one score per slot, and is added to `bm25f.score` before `ranking.leaders` picks the best.
+Words are read at once. Vectors take milliseconds a document and come later: `unencoded` tells what is missing,
+`with_vectors` takes what was encoded or kept. A document without a vector is found by its words.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from portico.search import codec, nearest
-from portico.search.document import Document, Hit, Ranking
-from portico.search.lexical import bm25f
+from portico.search.dense.encoder import Encoder, EncoderUnavailable, Vector
+from portico.search.dense.vectors import Vectors
+from portico.search.document import Document, Lift, Ranking
+from portico.search.filters import NO_FILTERS, Facts, Filters, mask
 from portico.search.lexical.postings import Postings
 from portico.search.lexical.query import read_query
 from portico.search.lexical.reading import read
-from portico.search.ranking import leaders
-from portico.search.roster import Mask, Roster, name_key
+from portico.search.roster import Mask, Roster
+from portico.search.search import Asked, Placement, place, rank
 
-_SAME_NAME, _SAME_ADDRESS = 1.0, 2.0
-"""Scores of words stay below 1: whoever types a name gets the tool of that name, then the tools that say it."""
-_LETTER_BY_LETTER = 2.0
-"""`send_email` and `send-email` are the same name; the one that was typed comes first."""
+Allow = Callable[[str], bool] | Mask
+"""Which ids may be found, as a question or worked out by `Index.mask`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,19 @@ class Index:
 
     _roster: Roster
     _postings: Postings
+    _vectors: Vectors
+    encoder: Encoder | None = None
+    """What queries are encoded with; without one, words alone are searched."""
 
     @classmethod
-    def build(cls, documents: Iterable[Document], previous: "Index | None" = None) -> "Index":
+    def build(
+        cls, documents: Iterable[Document], previous: "Index | None" = None, *, encoder: Encoder | None = None
+    ) -> "Index":
         """An index of exactly these documents. Groups that `previous` holds unchanged are not read again."""
         groups: dict[str, dict[str, Document]] = {}
         for document in documents:
             groups.setdefault(document.group, {})[document.id] = document
-        index = previous or cls(Roster.empty(), Postings.empty())
+        index = previous or cls(Roster.empty(), Postings.empty(), Vectors.empty(), encoder)
         changed: dict[str, Sequence[Document]] = {
             group: tuple(members.values())
             for group, members in groups.items()
@@ -55,7 +60,27 @@ class Index:
         documents = [document for members in changed.values() for document in members]
         vocabulary = dict(self._postings.vocabulary)
         entries = read(documents, slots, vocabulary)
-        return Index(roster, self._postings.splice(np.array(gone, dtype=np.uint32), vocabulary, entries))
+        leaving = np.array(gone, dtype=np.uint32)
+        # A document that did not change keeps its vector, wherever it now sits.
+        kept = {self._roster.hashes[slot]: self._vectors.rows[slot] for slot in gone if self._vectors.known[slot]}
+        moved = {slot: kept[it.hash] for slot, it in zip(slots, documents, strict=True) if it.hash in kept}
+        return Index(
+            roster,
+            self._postings.splice(leaving, vocabulary, entries),
+            self._vectors.splice(len(roster.ids), leaving, moved),
+            self.encoder,
+        )
+
+    def with_vectors(self, vectors: Mapping[str, Vector]) -> "Index":
+        """This index with these documents' vectors, by id; ids it does not have are passed over."""
+        added = {slot: row for id_, row in vectors.items() if (slot := self._roster.slots.get(id_)) is not None}
+        spliced = self._vectors.splice(len(self._roster.ids), np.empty(0, dtype=np.uint32), added)
+        return Index(self._roster, self._postings, spliced, self.encoder)
+
+    def unencoded(self, group: str) -> Sequence[str]:
+        """The ids of a group's documents that have no vector yet."""
+        known, ids = self._vectors.known, self._roster.ids
+        return [ids[slot] for slot in self._roster.members.get(group, ()) if not known[slot]]
 
     def holds(self, group: str, hashes: Mapping[str, str]) -> bool:
         """Whether the group is indexed with exactly these documents (id → hash): then there is nothing to replace."""
@@ -79,47 +104,53 @@ class Index:
         limit: int = 8,
         *,
         offset: int = 0,
-        groups: Collection[str] | None = None,
-        allow: Callable[[str], bool] | Mask | None = None,
+        filters: Filters = NO_FILTERS,
+        allow: Allow | None = None,
+        lifts: Mapping[str, Lift] | None = None,
+        facts: Mapping[str, Facts] | None = None,
     ) -> Ranking:
-        """The documents that match best, among those of `groups` that `allow` lets pass; equals are ordered by id."""
-        asked = read_query(query, self._postings)
-        size, count = len(self._roster.ids), len(self)
-        allowed = self._allowed(groups, allow)
-        scores = bm25f.score(self._postings, asked, size, count, allowed)
-        scores += self._exact(query, allowed)
-        sought = bm25f.seek(self._postings, asked.wanted, count)
-        ranked = leaders(scores, self._roster.ids, max(1, offset + limit))
-        slots = ranked[offset : offset + max(0, limit)]
-        reasons = bm25f.explain(self._postings, sought, slots)
-        hits = tuple(
-            Hit(self._roster.ids[slot], float(scores[slot]), why) for slot, why in zip(slots, reasons, strict=True)
-        )
-        best = max((self._fit(slot, scores, sought) for slot in ranked[:1]), default=0.0)
-        return Ranking(hits, int(np.count_nonzero(scores)), best)
+        """The documents that match best, among those that `filters` and `allow` let pass; equals are ordered by id."""
+        allowed = self._allowed(filters, allow, facts or {})
+        return rank(self._asked(query, allowed, lifts or {}), limit, offset)
 
-    def _fit(self, slot: int, scores: bm25f.Scores, sought: Sequence[bm25f.Sought]) -> float:
-        return 1.0 if scores[slot] >= _SAME_NAME else bm25f.coverage(self._postings, sought, slot)
+    def meaning(self, query: str) -> Vector | None:
+        """The vector of a query, as `search` compares it with the documents'; None where it compares words alone."""
+        read = read_query(query, self._postings)
+        if self.encoder is None or not read.wanted or not self._vectors.known.any():
+            return None
+        try:
+            return self.encoder.query(read.text)
+        except EncoderUnavailable:
+            return None
 
-    def _allowed(self, groups: Collection[str] | None, allow: Callable[[str], bool] | Mask | None) -> Mask | None:
-        masks = [] if groups is None else [self._roster.mask_of_groups(groups)]
-        if allow is not None:
-            masks.append(self._roster.mask(allow) if callable(allow) else allow)
-        return np.logical_and.reduce(masks) if masks else None
+    def place(
+        self,
+        query: str,
+        id_: str,
+        *,
+        filters: Filters = NO_FILTERS,
+        allow: Allow | None = None,
+        lifts: Mapping[str, Lift] | None = None,
+        facts: Mapping[str, Facts] | None = None,
+    ) -> Placement | None:
+        """Where one document stands for a query, and why; None for an unknown id."""
+        slot = self._roster.slots.get(id_)
+        if slot is None:
+            return None
+        allowed = self._allowed(filters, allow, facts or {})
+        if allowed is not None and not allowed[slot]:
+            return place(self._asked(query, None, lifts or {}), slot, filtered=True)
+        return place(self._asked(query, allowed, lifts or {}), slot)
 
-    def _exact(self, query: str, allowed: Mask | None) -> bm25f.Scores:
-        """What a document earns for having the query as its name or address."""
-        roster, typed = self._roster, query.strip()
-        earned = np.zeros(len(roster.ids), dtype=np.float32)
-        key = np.uint64(name_key(typed))
-        if not key:
-            return earned
-        earned[roster.name_keys == key] = _SAME_NAME
-        earned[roster.id_keys == key] = _SAME_ADDRESS
-        for slot in np.flatnonzero(earned).tolist():
-            if typed in (roster.names[slot], roster.ids[slot]):
-                earned[slot] += _LETTER_BY_LETTER
-        return earned if allowed is None else earned * allowed
+    def _asked(self, query: str, allowed: Mask | None, lifts: Mapping[str, Lift]) -> Asked:
+        return Asked.of(query, self._roster, self._postings, self._vectors, self.encoder, allowed, lifts)
+
+    def _allowed(self, filters: Filters, allow: Allow | None, facts: Mapping[str, Facts]) -> Mask | None:
+        passing = mask(filters, self._roster, facts)
+        if allow is None:
+            return passing
+        allowed = self._roster.mask(allow) if callable(allow) else allow
+        return allowed if passing is None else passing & allowed
 
     def nearest_names(self, name: str, limit: int = 5) -> list[str]:
         """The ids whose name or address is spelt most like `name`, nearest first; none if nothing is near."""
@@ -127,9 +158,9 @@ class Index:
 
     def dump(self) -> bytes:
         """The index as bytes for `load`."""
-        return codec.dump(self._roster, self._postings)
+        return codec.dump(self._roster, self._postings, self._vectors)
 
     @classmethod
-    def load(cls, blob: bytes) -> "Index":
-        """The index that was dumped; `codec.UnreadableIndex` if another version wrote it or it is damaged."""
-        return cls(*codec.load(blob))
+    def load(cls, blob: bytes | memoryview, *, encoder: Encoder | None = None) -> "Index":
+        """The index that was dumped, a view of `blob`; `UnreadableIndex` if it is damaged or another version's."""
+        return cls(*codec.load(blob), encoder)

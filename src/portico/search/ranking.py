@@ -5,6 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.search.dense.vectors import Vectors
+from portico.search.roster import Roster
+
+TWINS = 0.93
+"""Tools of two servers whose texts are this near say the same in other words."""
+TWINS_OF_ONE_NAME = 0.78
+"""Where the names are the same, less is enough."""
+_PATIENCE = 0.5
+"""What is left of a need's weight each time a tool is placed for it."""
+_SPARE = 24
+"""Places looked at beyond those asked for, because twins give theirs up."""
+
 
 def leaders(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
     """The slots on the first `places` by falling score, then id. A score of 0 has no place."""
@@ -14,6 +26,57 @@ def leaders(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> lis
         last = np.partition(scores[found], len(found) - places)[len(found) - places]
         found = found[scores[found] >= last]
     return sorted(found.tolist(), key=lambda slot: (-scores[slot], ids[slot]))[:places]
+
+
+def in_turn(
+    ranked: Sequence[int], scores: NDArray[np.float32], needs: Sequence[NDArray[np.float32]], share: float
+) -> list[int]:
+    """The ranked slots in an order that serves every need early: a need that has its tool waits for the others."""
+    slots = np.array(ranked, dtype=np.int64)
+    served = np.stack([need[slots] for need in needs])
+    rest = scores[slots] - share * served.max(axis=0)
+    patience = np.ones(len(needs), dtype=np.float32)
+    left = np.ones(len(slots), dtype=bool)
+    order: list[int] = []
+    for _ in ranked:
+        worth = served * patience[:, None]
+        now = np.where(left, rest + share * worth.max(axis=0), -1)
+        # Of equals the one that was ranked first.
+        chosen = int(np.argmax(now))
+        order.append(int(slots[chosen]))
+        left[chosen] = False
+        patience[int(np.argmax(worth[:, chosen]))] *= _PATIENCE
+    return order
+
+
+def with_spare(places: int) -> int:
+    """How many leaders to look at for so many places after grouping."""
+    return 2 * places + _SPARE
+
+
+def grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster) -> dict[int, list[int]]:
+    """The leaders with their twins: a slot that says the same as a better one of another group stands behind it."""
+    alike = vectors.among(ranked) if len(vectors.rows) else np.zeros((len(ranked), len(ranked)), dtype=np.float32)
+    names, copies, groups = roster.name_keys[list(ranked)], roster.copy_keys[list(ranked)], roster.groups
+    same_name = names[:, None] == names[None]
+    twins = (alike >= TWINS) | (same_name & (alike >= TWINS_OF_ONE_NAME))
+    twins |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
+    found: dict[int, list[int]] = {}
+    for place, slot in enumerate(ranked):
+        candidates = (at for at in np.flatnonzero(twins[place, :place]).tolist() if ranked[at] in found)
+        first = next(
+            (
+                ranked[at]
+                for at in candidates
+                if all(groups[other] != groups[slot] for other in (ranked[at], *found[ranked[at]]))
+            ),
+            None,
+        )
+        if first is None:
+            found[slot] = []
+        else:
+            found[first].append(slot)
+    return found
 
 
 def _floor(scores: NDArray[np.float32], places: int) -> np.float32:

@@ -17,6 +17,7 @@ from portico.search.document import Document
 from portico.search.lexical.tokens import squash
 
 _MAX_NAME = 256
+_MIN_SAID, _MAX_SAID = 12, 400
 
 Mask = NDArray[np.bool_]
 """One truth value per slot."""
@@ -30,13 +31,18 @@ class Roster:
     names: Sequence[str]
     hashes: Sequence[str]
     groups: Sequence[str]
+    categories: Sequence[str]
+    tags: Sequence[Sequence[str]]
     name_keys: NDArray[np.uint64]
     id_keys: NDArray[np.uint64]
+    copy_keys: NDArray[np.uint64]
+    """Alike where name and description are: the same tool on another server. 0 where there is too little to tell."""
 
     @classmethod
     def empty(cls) -> "Roster":
         """A roster of nobody."""
-        return cls((), (), (), (), np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64))
+        nothing = np.empty(0, dtype=np.uint64)
+        return cls((), (), (), (), (), (), nothing, nothing, nothing)
 
     @cached_property
     def members(self) -> Mapping[str, tuple[int, ...]]:
@@ -46,6 +52,11 @@ class Roster:
             if self.ids[slot]:
                 found.setdefault(group, []).append(slot)
         return {group: tuple(slots) for group, slots in found.items()}
+
+    @cached_property
+    def slots(self) -> Mapping[str, int]:
+        """The slot of each id."""
+        return {id_: slot for slot, id_ in enumerate(self.ids) if id_}
 
     @cached_property
     def count(self) -> int:
@@ -79,15 +90,21 @@ class Roster:
         free = sorted({*gone, *np.flatnonzero(~self.taken).tolist()})
         grown = max(0, len(documents) - len(free))
         slots = (*free, *range(len(self.ids), len(self.ids) + grown))[: len(documents)]
-        texts = [[*column, *[""] * grown] for column in (self.ids, self.names, self.hashes, self.groups)]
-        keys = [np.concatenate([column, np.zeros(grown, dtype=np.uint64)]) for column in (self.name_keys, self.id_keys)]
+        texts: list[list[Any]] = [
+            [*column, *[""] * grown] for column in (self.ids, self.names, self.hashes, self.groups, self.categories)
+        ]
+        texts.append([*self.tags, *[()] * grown])
+        keys = [
+            np.concatenate([column, np.zeros(grown, dtype=np.uint64)])
+            for column in (self.name_keys, self.id_keys, self.copy_keys)
+        ]
         for slot in gone:
-            _write(slot, (*texts, *keys), ("", "", "", "", 0, 0))
+            _write(slot, (*texts, *keys), ("", "", "", "", "", (), 0, 0, 0))
         for slot, it in zip(slots, documents, strict=True):
-            row = (it.id, it.name, it.hash, it.group, name_key(it.name), name_key(it.id))
-            _write(slot, (*texts, *keys), row)
-        ids, names, hashes, groups = texts
-        return Roster(ids, names, hashes, groups, *keys), gone, slots
+            texts_of_it = (it.id, it.name, it.hash, it.group, it.category, it.tags)
+            _write(slot, (*texts, *keys), (*texts_of_it, name_key(it.name), name_key(it.id), copy_key(it)))
+        ids, names, hashes, groups, categories, tags = texts
+        return Roster(ids, names, hashes, groups, categories, tags, *keys), gone, slots
 
     def mask(self, allow: Callable[[str], bool]) -> Mask:
         """Which slots hold a document whose id is allowed."""
@@ -103,9 +120,18 @@ class Roster:
 
 def name_key(name: str) -> int:
     """A number that all spellings of one name share (`create_issue`, `createIssue`); 0 for what cannot be a name."""
-    squashed = squash(name) if len(name) <= _MAX_NAME else ""
-    digest = hashlib.blake2b(squashed.encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) if squashed else 0
+    return _key(squash(name) if len(name) <= _MAX_NAME else "")
+
+
+def copy_key(document: Document) -> int:
+    """A number that copies of one tool share, whatever server they are on; 0 without a description worth the name."""
+    said = squash(document.description[:_MAX_SAID])
+    return _key(f"{squash(document.name)}\n{said}" if len(said) >= _MIN_SAID else "")
+
+
+def _key(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) if text else 0
 
 
 def _write(slot: int, columns: Sequence[Any], row: Sequence[object]) -> None:

@@ -103,7 +103,8 @@ class Door:
         relay = ClientRelay(ctx, era, session.id, session.log_level, transparent=self.view.sole is not None)
         info = ctx.session.client_params
         # A modern request over HTTP stands alone: it shares the instance that nobody owns.
-        caller = Caller(session.id if era == "legacy" else SHARED, info.client_info.name if info else "")
+        whose = session.id if era == "legacy" else SHARED
+        caller = Caller(whose, info.client_info.name if info else "", self.view.face.profile)
         origin = Origin(caller, relay, extra)
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watch(ctx.method, params, session, origin, era)

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from portico.search.document import Reason
 from portico.search.lexical.fields import FIELDS
 from portico.search.lexical.postings import STRONGEST, Postings
-from portico.search.lexical.query import Query, Wanted
+from portico.search.lexical.query import Wanted
 from portico.search.roster import Mask
-
-_CLAUSE_SHARE = 0.4
-"""Of a query with several needs, the part that a document earns by answering one of them best."""
 
 Scores = NDArray[np.float32]
 
@@ -46,19 +43,17 @@ def rarity(count: int, having: int) -> float:
     return math.log1p((count - having + 0.5) / (having + 0.5))
 
 
-def score(postings: Postings, query: Query, size: int, count: int, allowed: Mask | None) -> Scores:
-    """Each slot's share of a perfect match, 0 … 1; 0 where it is not allowed. `size` slots hold `count` documents."""
-    whole = _score(postings, seek(postings, query.wanted, count), size, allowed)
-    best = whole.max(initial=0)
-    if not query.clauses or not best:
-        return whole
-    leading = np.zeros_like(whole)
-    for clause in query.clauses:
-        part = _score(postings, seek(postings, clause, count), size, allowed)
-        if top := part.max():
-            part /= top
-            np.maximum(leading, part, out=leading)
-    return whole * (1 - _CLAUSE_SHARE) + leading * (best * _CLAUSE_SHARE)
+def score(postings: Postings, sought: Sequence[Sought], size: int, allowed: Mask | None) -> Scores:
+    """Each of `size` slots' share of a perfect match, 0 … 1; 0 where it is not allowed."""
+    scores = np.zeros(size, dtype=np.float32)
+    unit = _perfect(sought) * STRONGEST
+    for item in sought:
+        if item.where.stop > item.where.start:
+            # A slot stands at most once in a list, so a plain indexed addition loses nothing.
+            scores[postings.slots[item.where]] += postings.strengths[item.where] * np.float32(item.worth / unit)
+    if allowed is not None:
+        scores[~allowed] = 0
+    return scores
 
 
 def coverage(postings: Postings, sought: Sequence[Sought], slot: int) -> float:
@@ -89,18 +84,6 @@ def explain(postings: Postings, sought: Sequence[Sought], slots: Sequence[int]) 
         )
         for words in found
     ]
-
-
-def _score(postings: Postings, sought: Sequence[Sought], size: int, allowed: Mask | None) -> Scores:
-    scores = np.zeros(size, dtype=np.float32)
-    unit = _perfect(sought) * STRONGEST
-    for item in sought:
-        if item.where.stop > item.where.start:
-            # A slot stands at most once in a list, so a plain indexed addition loses nothing.
-            scores[postings.slots[item.where]] += postings.strengths[item.where] * np.float32(item.worth / unit)
-    if allowed is not None:
-        scores[~allowed] = 0
-    return scores
 
 
 def _perfect(sought: Sequence[Sought]) -> float:

@@ -7,11 +7,14 @@ when it is asked for. Postings are never changed: `splice` makes new ones, copyi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from portico.search.lexical.spelling import Terms, meant, spellings
 
 STRONGEST = 65_535
 """The strength that stands for 1."""
@@ -27,7 +30,7 @@ class Entries:
     fields: NDArray[np.uint16]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Postings:
     """Every term's list: `slots[starts[t]:starts[t + 1]]`, ascending, for the term numbered `t`."""
 
@@ -47,6 +50,17 @@ class Postings:
     def __contains__(self, term: object) -> bool:
         """Whether any document has the term. A term may be numbered and yet have lost its last document."""
         return (where := self.list_of(str(term))).stop > where.start
+
+    @cached_property
+    def spellings(self) -> Terms:
+        """The terms a misspelt word could mean; worked out at the first such word."""
+        sizes = np.diff(self.starts)
+        return spellings(term for term, number in self.vocabulary.items() if sizes[number])
+
+    def meant(self, term: str) -> str:
+        """The term that was probably meant by one no document has: the nearest, of those the commonest; or none."""
+        near = meant(term, self.spellings)
+        return max(near, key=lambda it: (self.list_of(it).stop - self.list_of(it).start, it), default="")
 
     def list_of(self, term: str) -> slice:
         """Where the term's list is; an empty one if no document has the term."""

@@ -1,0 +1,56 @@
+"""Searches on somebody's behalf: what the query means, what use has taught, and who hears of it. All that awaits."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from portico.access import Caller
+from portico.catalog.snapshot import Snapshot
+from portico.disclosure import results
+from portico.disclosure.lines import States
+from portico.disclosure.question import Question, Search
+from portico.events import Bus, Searched
+from portico.learning import Learner
+
+
+@dataclass(frozen=True)
+class Searching:
+    """Searches with what callers have taught, and tells what they were shown."""
+
+    learner: Learner | None = None
+    bus: Bus | None = None
+
+    async def answer(
+        self,
+        snapshot: Snapshot,
+        question: Question,
+        caller: Caller,
+        states: States,
+        budget: int,
+        there: Collection[str],
+    ) -> str:
+        """A page of tools, as this caller is told; whoever learns from searches hears of it."""
+        vector, search = await self.prepared(snapshot, question, caller)
+        found = results.answer(search, states, budget, there)
+        if found.shown and self.bus is not None and self.bus.asked_for(Searched):
+            self.bus.publish(Searched(question.query, found.shown, caller, vector))
+        return found.text
+
+    async def prepared(self, snapshot: Snapshot, question: Question, caller: Caller) -> tuple[bytes | None, Search]:
+        """What the query means, as int8, where it can be worked out; and the search, ready to be answered."""
+        filters = question.filters(snapshot)
+        vector = await _meaning(snapshot, question.query)
+        lifts = await self.learner.lifts(caller, question.query, vector) if self.learner is not None else {}
+        # Read after the lifts: both come from one file, at the first search.
+        facts = self.learner.facts if self.learner is not None else {}
+        return vector, Search(snapshot, question, filters, lifts, facts)
+
+
+async def _meaning(snapshot: Snapshot, query: str) -> bytes | None:
+    index = snapshot.index
+    if index.encoder is None or index.encoder.ready:
+        vector = index.meaning(query)
+    else:
+        # The model is read first, which takes a second: everybody else is served meanwhile.
+        vector = await asyncio.to_thread(index.meaning, query)
+    return None if vector is None else vector.tobytes()

@@ -1,0 +1,66 @@
+"""One client's searches and calls in their order: which call followed which search, and which tools went together.
+
+No clock and no storage: the moment is given with each deed.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from portico.search.habits import Hashes
+
+WINDOW_S = 15 * 60.0
+"""A call this long after a search has nothing to do with it."""
+_SEARCHES = 12
+_RECENT = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search, and the tools it showed."""
+
+    terms: Hashes
+    shown: frozenset[str]
+    at: float
+    vector: bytes | None = None
+
+
+@dataclass(eq=False)
+class Conversation:
+    """What one session did lately."""
+
+    _searches: deque[Search] = field(default_factory=lambda: deque[Search](maxlen=_SEARCHES))
+    _calls: deque[tuple[str, float]] = field(default_factory=lambda: deque[tuple[str, float]](maxlen=_RECENT))
+    _counted: set[tuple[Search, str]] = field(default_factory=set[tuple[Search, str]])
+
+    def searched(self, search: Search) -> None:
+        """A search was answered."""
+        if len(self._searches) == _SEARCHES:
+            oldest = self._searches[0]
+            self._counted = {pair for pair in self._counted if pair[0] is not oldest}
+        self._searches.append(search)
+
+    def called(self, tool: str, at: float) -> tuple[Search | None, Sequence[str]]:
+        """A call succeeded: the search it followed, if it is the first to do so, and the tools it went together with.
+
+        That is the latest search that showed the tool. One that showed others was for something else.
+        """
+        followed = next(
+            (one for one in reversed(self._searches) if tool in one.shown and at - one.at <= WINDOW_S), None
+        )
+        if followed is not None:
+            if (followed, tool) in self._counted:
+                followed = None
+            else:
+                self._counted.add((followed, tool))
+        recent = self.recent(at)
+        # A tool that is among the recent ones was counted with each of them, at its own call or at theirs.
+        beside = [] if tool in recent else recent
+        for entry in [entry for entry in self._calls if entry[0] == tool]:
+            self._calls.remove(entry)
+        self._calls.append((tool, at))
+        return followed, beside
+
+    def recent(self, at: float) -> list[str]:
+        """The tools called lately, the latest last."""
+        return [tool for tool, then in self._calls if at - then <= WINDOW_S]

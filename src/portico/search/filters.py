@@ -1,0 +1,65 @@
+"""Which documents may be found: by server, category, tags, and by what is known of their use."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from portico.search.roster import Mask, Roster
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What use has shown of one tool."""
+
+    calls: int = 0
+    successes: int = 0
+    latency_ms: float = 0.0
+
+    @property
+    def success_rate(self) -> float:
+        """The share of calls that went well; 1 while there is none."""
+        return self.successes / self.calls if self.calls else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a document must be like. A tool that was never called passes for its latency and success."""
+
+    groups: Collection[str] | None = None
+    categories: Collection[str] = ()
+    tags: Collection[str] = ()
+    """At least one of them."""
+    max_latency_ms: float | None = None
+    min_success_rate: float | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is filtered."""
+        return self == Filters()
+
+
+NO_FILTERS = Filters()
+
+
+def mask(filters: Filters, roster: Roster, facts: Mapping[str, Facts]) -> Mask | None:
+    """Which slots pass; None if all do."""
+    if filters.everything:
+        return None
+    passing = roster.taken.copy() if filters.groups is None else roster.mask_of_groups(filters.groups)
+    if filters.categories or filters.tags:
+        categories, tags = set(map(str.casefold, filters.categories)), set(map(str.casefold, filters.tags))
+        for slot in np.flatnonzero(passing).tolist():
+            labels = set(map(str.casefold, roster.tags[slot]))
+            category = roster.categories[slot].casefold()
+            passing[slot] = (not categories or category in categories) and (not tags or bool(tags & labels))
+    if filters.max_latency_ms is not None or filters.min_success_rate is not None:
+        for id_, fact in facts.items():
+            if (slot := roster.slots.get(id_)) is not None and not _quick_and_sound(fact, filters):
+                passing[slot] = False
+    return passing
+
+
+def _quick_and_sound(fact: Facts, filters: Filters) -> bool:
+    quick = filters.max_latency_ms is None or not fact.calls or fact.latency_ms <= filters.max_latency_ms
+    return quick and (filters.min_success_rate is None or fact.success_rate >= filters.min_success_rate)

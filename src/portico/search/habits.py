@@ -1,0 +1,196 @@
+"""What use has taught, as small lifts: a nudge among tools that fit, never a verdict on what fits.
+
+A tool is lifted that was called after searches like this one, that is called often, or that was used together with
+what this session has just called. Everything fades with time. Pure: a snapshot of what was learnt in one scope answers,
+and one that has learnt nothing lifts nothing.
+"""
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portico.search.document import Lift
+from portico.search.filters import Facts
+from portico.search.lexical.postings import Postings
+from portico.search.lexical.query import read_query
+
+__all__ = ["FOLLOWED", "POPULAR", "TOGETHER", "Facts", "Followed", "Habits", "Lift", "Worn", "hashed", "query_terms"]
+
+FOLLOWED, POPULAR, TOGETHER = 0.15, 0.03, 0.03
+"""The most that each kind of habit adds to a score of 0 … 1: a tool that fits half as well as another stays behind."""
+_OFTEN = 100.0
+"""Calls after which a tool is as popular as any."""
+_SAME_WORDS, _SAME_MEANING = 0.4, 0.5
+"""The share of words in common, and the cosine, from which two queries have something to say about each other (`create
+issue` and `create invoice`: 0.33). Of MetaTool's queries, two pairs in three at this cosine are for the same tool."""
+_LEAST = 1e-4
+"""Smaller lifts are not worth a reason."""
+
+Hashes = frozenset[int]
+
+
+@lru_cache(maxsize=256)
+def query_terms(query: str) -> frozenset[str]:
+    """The terms that tell one query from another: those of a search, without the words of asking."""
+    wanted = read_query(query, Postings.empty()).wanted
+    telling = frozenset(one.term for one in wanted if one.weight >= 0.5)
+    return telling or frozenset(one.term for one in wanted)
+
+
+@lru_cache(maxsize=8_192)
+def _hash(term: str) -> int:
+    return int.from_bytes(hashlib.blake2b(term.encode(errors="surrogatepass"), digest_size=8).digest())
+
+
+def hashed(terms: Iterable[str]) -> Hashes:
+    """Terms as 64-bit numbers: as good for comparing, and no text to keep."""
+    return frozenset(map(_hash, terms))
+
+
+@dataclass(frozen=True, slots=True)
+class Worn:
+    """How much of something there was, at a moment (seconds since 1970)."""
+
+    weight: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A tool that was called after a search."""
+
+    terms: Hashes
+    tool: str
+    worn: Worn
+    vector: bytes | None = None
+    """The query's vector as int8."""
+
+
+@dataclass(frozen=True, eq=False)
+class Habits:
+    """What was learnt in one scope. `earlier` is what this adds to, so that one more call copies nothing."""
+
+    half_life_s: float
+    followed: tuple[Followed, ...] = ()
+    used: Mapping[str, Worn] = field(default_factory=dict)
+    together: Mapping[tuple[str, str], Worn] = field(default_factory=dict)
+    earlier: "Habits | None" = None
+
+    def lifts(
+        self, terms: Collection[str], vector: NDArray[np.int8] | None, recent: Sequence[str], now: float
+    ) -> Mapping[str, Lift]:
+        """What each tool earns for a query of these terms and vector after these `recent` calls; others nothing."""
+        followed: defaultdict[str, float] = defaultdict(float)
+        used: defaultdict[str, float] = defaultdict(float)
+        beside: defaultdict[str, float] = defaultdict(float)
+        layer: Habits | None = self
+        while layer is not None:
+            layer._add_followed(followed, hashed(terms), vector, now)
+            for tool, worn in layer.used.items():
+                used[tool] += self._now(worn, now)
+            for tool in dict.fromkeys(recent):
+                for other, worn in layer._neighbours.get(tool, ()):
+                    beside[other] += self._now(worn, now)
+            layer = layer.earlier
+        return {
+            tool: lift
+            for tool in (followed.keys() | used.keys() | beside.keys())
+            if (lift := _lift(followed.get(tool, 0.0), used.get(tool, 0.0), beside.get(tool, 0.0))).amount > _LEAST
+        }
+
+    def _now(self, worn: Worn, now: float) -> float:
+        return worn.weight * 0.5 ** (max(0.0, now - worn.at) / self.half_life_s)
+
+    def _add_followed(
+        self, evidence: defaultdict[str, float], terms: Hashes, vector: NDArray[np.int8] | None, now: float
+    ) -> None:
+        if not self.followed:
+            return
+        strength = _above(_SAME_WORDS, self._overlap(terms))
+        if vector is not None:
+            strength = np.maximum(strength, _above(_SAME_MEANING, self._nearness(vector)))
+        for row in np.flatnonzero(strength).tolist():
+            one = self.followed[row]
+            evidence[one.tool] += float(strength[row]) * self._now(one.worn, now)
+
+    def _overlap(self, terms: Hashes) -> NDArray[np.float64]:
+        """The share of terms that each remembered query and this one have in common."""
+        shared = np.zeros(len(self.followed))
+        for term in terms:
+            if (rows := self._rows.get(term)) is not None:
+                shared[rows] += 1
+        return shared / np.maximum(self._sizes + len(terms) - shared, 1)
+
+    def _nearness(self, vector: NDArray[np.int8]) -> NDArray[np.float64]:
+        """How near in meaning each remembered query is, as a cosine; 0 where it has no vector of this kind."""
+        near = np.zeros(len(self.followed))
+        matrix, rows = self._vectors.get(len(vector), (None, None))
+        asked = vector.astype(np.float32)
+        length = float(np.linalg.norm(asked))
+        if matrix is not None and length:
+            # Not by `@`: its threads wait for one another on a busy machine, and cost more than they save.
+            near[rows] = np.einsum("ij,j->i", matrix, asked / np.float32(length))
+        return near
+
+    @cached_property
+    def _rows(self) -> Mapping[int, NDArray[np.intp]]:
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for row, one in enumerate(self.followed):
+            for term in one.terms:
+                found[term].append(row)
+        return {term: np.array(rows, dtype=np.intp) for term, rows in found.items()}
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.float64]:
+        return np.array([len(one.terms) for one in self.followed], dtype=np.float64)
+
+    @cached_property
+    def _vectors(self) -> Mapping[int, tuple[NDArray[np.float32], NDArray[np.intp]]]:
+        """Unit vectors and their rows by length: another encoder's vectors have nothing to say."""
+        rows: defaultdict[int, list[int]] = defaultdict(list)
+        for row, one in enumerate(self.followed):
+            if one.vector:
+                rows[len(one.vector)].append(row)
+        found: dict[int, tuple[NDArray[np.float32], NDArray[np.intp]]] = {}
+        for size, those in rows.items():
+            joined = b"".join(self.followed[row].vector or b"" for row in those)
+            matrix = np.frombuffer(joined, dtype=np.int8).reshape(-1, size).astype(np.float32)
+            norms = np.linalg.norm(matrix, axis=1, keepdims=True).astype(np.float32)
+            found[size] = (matrix / np.maximum(norms, np.float32(1)), np.array(those, dtype=np.intp))
+        return found
+
+    @cached_property
+    def _neighbours(self) -> Mapping[str, tuple[tuple[str, Worn], ...]]:
+        found: defaultdict[str, list[tuple[str, Worn]]] = defaultdict(list)
+        for (one, other), worn in self.together.items():
+            found[one].append((other, worn))
+            found[other].append((one, worn))
+        return {tool: tuple(others) for tool, others in found.items()}
+
+    def warmed(self) -> "Habits":
+        """The same with its lookups made, so that no search pays for them."""
+        _ = self._rows, self._sizes, self._vectors, self._neighbours
+        return self
+
+
+def _above(least: float, alike: NDArray[np.float64]) -> NDArray[np.float64]:
+    # More than in proportion: what is only somewhat alike pushes aside the right tool as often as it finds it.
+    return np.clip((alike - least) / (1 - least), 0, 1) ** 1.5
+
+
+def _lift(followed: float, used: float, beside: float) -> Lift:
+    """Evidence as a lift: the first call says most, and no amount of it exceeds the bound."""
+    parts = (
+        (FOLLOWED * followed / (followed + 1), "called after searches like this"),
+        # One call makes nothing popular: it would only push aside what was never needed before.
+        (POPULAR * min(1.0, math.log(max(1.0, used)) / math.log(_OFTEN)), "called often"),
+        (TOGETHER * beside / (beside + 1), "used together with what was just called"),
+    )
+    told = tuple(f"{reason} (+{amount:.3f})" for amount, reason in parts if amount > _LEAST)
+    return Lift(sum(amount for amount, _ in parts), told)

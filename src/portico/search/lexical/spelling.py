@@ -1,0 +1,39 @@
+"""Misspelt words: what was probably meant, among the terms that documents here really have.
+
+Only a word no document has is looked at, and only terms that begin with its letter and differ by one slip (two in a
+long word): a swapped pair of letters, one missing, doubled or wrong. Fingers seldom slip on a first letter.
+"""
+
+from collections.abc import Iterable, Mapping
+
+_SHORTEST, _LONGEST = 4, 24
+_LONG = 8
+"""From here on, two slips are forgiven."""
+
+Terms = Mapping[tuple[str, int], list[str]]
+"""The terms that can be meant, by first letter and length."""
+
+
+def spellings(vocabulary: Iterable[str]) -> Terms:
+    """The terms of a vocabulary that a misspelt word could mean."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for term in vocabulary:
+        if _SHORTEST <= len(term) <= _LONGEST + 2 and term.isascii() and term.isalpha():
+            found.setdefault((term[0], len(term)), []).append(term)
+    return found
+
+
+def meant(term: str, terms: Terms) -> list[str]:
+    """The terms nearest to a misspelt one, none if nothing is near."""
+    if not (_SHORTEST <= len(term) <= _LONGEST and term.isascii() and term.isalpha()):
+        return []
+    # Needed for misspelt words only, so right ones do not pay for the import.
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
+    slips = 2 if len(term) >= _LONG else 1
+    lengths = range(len(term) - slips, len(term) + slips + 1)
+    choices = [choice for length in lengths for choice in terms.get((term[0], length), ())]
+    found = process.extract(term, choices, scorer=OSA.distance, score_cutoff=slips, limit=None)
+    nearest = min((distance for _, distance, _ in found), default=0)
+    return [choice for choice, distance, _ in found if distance == nearest]

@@ -1,0 +1,85 @@
+"""Vectors by the hash of the text they were made from, in one append-only file that is read through a memory map.
+
+Encoding a tool costs milliseconds; keeping its vector makes that once per text, whatever server, index or gateway
+asks. Records have one size and end in a checksum, and an append is one write: several gateways may share a file, and
+whatever a crash left half written is passed over. A file that grew to more than `limit` records is begun anew.
+"""
+
+import logging
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+LIMIT = 400_000
+_KEY = 16
+"""Characters of a key: a 64-bit hash in hexadecimal."""
+
+
+class VectorFile:
+    """One model's vectors. Calls block for milliseconds; the writer is a background thread."""
+
+    def __init__(self, path: Path | None, width: int, limit: int = LIMIT) -> None:
+        """Without a path, nothing is kept."""
+        self._path = path
+        self._limit = limit
+        self._record = np.dtype([("key", f"S{_KEY}"), ("vector", np.int8, (width,)), ("check", "<u4")])
+
+    def find(self, keys: Iterable[str]) -> dict[str, NDArray[np.int8]]:
+        """The vectors that are kept under these keys."""
+        wanted = {key.encode(): key for key in keys}
+        records = self._records()
+        if not wanted or not len(records):
+            return {}
+        found: dict[str, NDArray[np.int8]] = {}
+        for at in np.flatnonzero(np.isin(records["key"], np.array(list(wanted), dtype=f"S{_KEY}"))).tolist():
+            record = records[at]
+            if _checksum(record) == record["check"]:
+                found[wanted[bytes(record["key"])]] = np.array(record["vector"])
+        return found
+
+    def add(self, vectors: Mapping[str, NDArray[np.int8]]) -> None:
+        """Keep these vectors."""
+        if self._path is None or not vectors:
+            return
+        records = np.zeros(len(vectors), dtype=self._record)
+        for at, (key, vector) in enumerate(vectors.items()):
+            records[at]["key"], records[at]["vector"] = key.encode(), vector
+            records[at]["check"] = _checksum(records[at])
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._append(records.tobytes())
+        except OSError as error:
+            logger.warning("vectors cannot be kept in %s: %s", self._path, error)
+
+    def _append(self, body: bytes) -> None:
+        assert self._path is not None
+        size = self._record.itemsize
+        if self._path.exists() and self._path.stat().st_size // size + len(body) // size > self._limit:
+            self._path.unlink()
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            torn = os.fstat(handle).st_size % size
+            os.write(handle, bytes(-torn % size) + body)
+        finally:
+            os.close(handle)
+
+    def _records(self) -> NDArray[np.void]:
+        try:
+            count = self._path.stat().st_size // self._record.itemsize if self._path else 0
+            if self._path and count:
+                return np.memmap(self._path, dtype=self._record, mode="r", shape=(count,))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            logger.warning("the vectors in %s cannot be read: %s", self._path, error)
+        return np.zeros(0, dtype=self._record)
+
+
+def _checksum(record: np.void) -> int:
+    return zlib.crc32(bytes(record["vector"]), zlib.crc32(bytes(record["key"])))

@@ -1,0 +1,44 @@
+"""`search --forget` drops what use has taught, says how much it was, and needs no query."""
+
+from .conftest import Home
+
+
+def test_what_was_learnt_is_forgotten_and_counted(home: Home) -> None:
+    assert home.run("call", "notes.list_notes").code == 0
+    ran = home.run("search", "--forget")
+    assert ran.code == 0
+    assert "the use of 1 tool and how the calls of 1 tool went." in ran.out
+    assert "Nothing was learnt yet" in home.run("search", "--forget").out
+
+
+def test_forgetting_can_be_narrowed_to_a_server(home: Home) -> None:
+    assert home.run("call", "notes.list_notes").code == 0
+    ran = home.run("search", "--forget", "--server", "clock", "--json")
+    assert (ran.code, ran.data["server"], ran.data["forgotten"]["used"]) == (0, "clock", 0)
+    assert home.run("search", "--forget", "--server", "notes", "--json").data["forgotten"] == {
+        "followed": 0,
+        "together": 0,
+        "used": 1,
+        "outcomes": 1,
+    }
+
+
+def test_forgetting_where_nothing_was_ever_learnt_makes_no_file(home: Home) -> None:
+    assert home.run("search", "--forget").code == 0
+    assert not (home.folder / "data" / "habits.sqlite3").exists()
+
+
+def test_forgetting_takes_no_query_and_searching_needs_one(home: Home) -> None:
+    for arguments, words in (
+        (("search", "--forget", "mail"), "--forget takes no query"),
+        (("search",), "search needs a QUERY"),
+    ):
+        ran = home.run(*arguments)
+        assert ran.code == 2
+        assert words in ran.err
+
+
+def test_with_learning_off_nothing_is_learnt(home: Home) -> None:
+    ran = home.run("call", "notes.list_notes", env={"PORTICO_LEARNING__SCOPE": "off"})
+    assert ran.code == 0
+    assert not (home.folder / "data" / "habits.sqlite3").exists()

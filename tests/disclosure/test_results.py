@@ -1,0 +1,216 @@
+"""What a search answers: that nothing fits and where to look, tools that say the same as one, who was left out."""
+
+import re
+import sys
+
+import pytest
+
+from portico.access import Scope
+from portico.catalog.documents import documents
+from portico.catalog.snapshot import Snapshot
+from portico.disclosure import results
+from portico.disclosure.lines import ServerState
+from portico.disclosure.misfit import UNLIKELY
+from portico.disclosure.question import Search
+from portico.disclosure.tokens import count
+from portico.errors import StaleCursor, UnknownName
+from portico.search import Encoder, Facts
+from tests.disclosure.house import ALL, COPIES, TRANSLATE, UNRELATED, by_meaning, by_words, entry, search, tool
+
+WORDS, MEANING = by_words(*ALL), by_meaning(*ALL)
+BUDGET = 2_000
+
+
+def told(asked: Search, budget: int = BUDGET, **how: list[str]) -> str:
+    return results.answer(asked, {}, budget, **how).text
+
+
+def addresses(text: str) -> list[str]:
+    return re.findall(r"^(?:\d+\. )?([\w-]+\.\w+)[(: ]", text, re.MULTILINE)
+
+
+# Nothing fits
+
+
+def test_that_nothing_fits_is_said_first_with_the_nearest_servers_and_then_the_nearest_tools():
+    first, heading, *rest = told(search(WORDS, UNRELATED)).splitlines()
+    assert first == f"No tool here seems to do {UNRELATED!r}."
+    assert heading == "Nearest server:"
+    assert rest[0] == "tracker: 2 tools — What is to be done (tags: code)"
+    assert rest[1] == "Unlikely, but the nearest tools:"
+    assert sorted(addresses("\n".join(rest))) == ["tracker.close_issue", "tracker.create_issue"]
+    assert rest[-1] == (
+        'Next: try other words for the same thing, or browse_tools(server="tracker"), or go on without a tool.'
+    )
+
+
+def test_what_is_wrong_with_a_nearest_server_is_said_with_it():
+    answer = results.answer(search(WORDS, UNRELATED), {"tracker": ServerState("down", "it died")}, BUDGET).text
+    assert "tracker: 2 tools — What is to be done [down: it died] (tags: code)" in answer
+
+
+def test_of_what_does_not_fit_a_few_are_shown_and_the_rest_can_be_had():
+    house = by_words(entry("s", *(tool(f"issue_{number}", "An issue.") for number in range(20))))
+    first = results.answer(search(house, UNRELATED), {}, BUDGET)
+    assert len(first.shown) == UNLIKELY
+    seen, text = list(first.shown), first.text
+    while found := re.search(r'cursor="([\w-]+)"', text):
+        page = results.answer(search(house, UNRELATED, cursor=found[1]), {}, BUDGET)
+        assert page.text.startswith("More that is unlikely to do")
+        seen += page.shown
+        text = page.text
+    assert sorted(seen) == sorted(house.tools)
+
+
+def test_somebody_without_browse_is_not_sent_there():
+    assert "browse_tools" not in told(search(WORDS, UNRELATED), there=["search_tools"])
+
+
+def test_within_filters_the_way_on_leads_out_of_them():
+    answer = told(search(WORDS, UNRELATED, server="tracker"))
+    assert answer.startswith(f"No tool on tracker seems to do {UNRELATED!r}.")
+    assert "Next: search without the filters" in answer
+
+
+def test_names_spelt_like_the_query_are_named_though_nothing_fits():
+    answer = told(search(MEANING, "translatetxet"))
+    assert "translate_text" in answer
+    mowing = by_words(entry("garden", tool("mow_lawn", "An issue.")))
+    assert "spelt alike" not in told(search(mowing, "mow a lawn with some quite unheard of purple issue machine"))
+
+
+def test_a_query_that_fits_is_not_called_a_misfit():
+    for house in (WORDS, MEANING):
+        answer = told(search(house, "create a new issue in a repository"))
+        assert re.match(r"\d+ match(es)? for 'create a new issue in a repository', best first:\ntracker.create", answer)
+        assert "Unlikely" not in answer
+
+
+def test_a_verdict_fits_a_small_budget():
+    wordy = [
+        entry(
+            f"{number}-{'x' * 30}", tool("issue", "An issue. " * 40), description="Words. " * 100, tags=("t" * 40,) * 3
+        )
+        for number in range(9)
+    ]
+    for budget in (400, 900):
+        assert count(told(search(by_words(*wordy), UNRELATED), budget)) <= budget
+
+
+# Meaning is off
+
+
+def test_that_only_words_were_compared_is_said_where_it_may_matter(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    house = by_meaning(*ALL, encoder=Encoder())
+    assert house.index.meaning("anything at all") is None
+    for query in (UNRELATED, "xylophone"):
+        assert "\nOnly words were compared, because search by meaning is off here." in told(search(house, query))
+    assert "Only words" not in told(search(house, "create a new issue in a repository"))
+
+
+def test_tools_that_are_not_encoded_yet_are_counted_where_it_may_matter():
+    new = entry("new", tool("mow", "Mows the lawn."))
+    snapshot = Snapshot({**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(documents(new))}))
+    answers = [told(search(snapshot, query)) for query in ("...", "issue")]
+    assert "Of 1 tool only words were compared: not encoded yet." in answers[0]
+    assert "not encoded" not in answers[1]
+
+
+# Twins
+
+
+@pytest.mark.parametrize("detail", ["brief", "schema", "explain"])
+def test_tools_of_several_servers_that_say_the_same_are_one_entry(detail: str):
+    found = results.answer(search(MEANING, "translate a text into Greek", detail=detail), {}, BUDGET)
+    copies = [f"{one.name}.translate_text" for one in COPIES]
+    assert [address for address in addresses(found.text) if address in copies] == [found.shown[0]]
+    also = re.search(r"also: ([^)\n]*)", found.text)
+    assert also is not None
+    assert sorted([found.shown[0], *also[1].split(", ")]) == copies
+    assert set(copies) <= set(found.shown)
+
+
+def test_pages_lead_past_tools_that_share_a_place():
+    seen: list[str] = []
+    cursor: str | None = None
+    for _ in range(50):
+        page = results.answer(search(MEANING, "translate a text", limit=1, cursor=cursor), {}, BUDGET)
+        assert page.shown
+        seen += page.shown
+        found = re.search(r'cursor="([\w-]+)"', page.text)
+        if found is None:
+            break
+        cursor = found[1]
+    assert len(seen) == len(set(seen)) == search(MEANING, "translate a text").ranking(1).total
+    assert {f"{one.name}.translate_text" for one in COPIES} <= set(seen)
+
+
+def test_many_twins_do_not_fill_the_page():
+    house = by_meaning(*(entry(f"lingua{number}", TRANSLATE) for number in range(12)))
+    line = next(line for line in told(search(house, "translate a text")).splitlines() if "also: " in line)
+    assert line.count("translate_text") == 6
+    assert line.endswith("…+6)")
+
+
+# Filters
+
+
+@pytest.mark.parametrize("tag", ["Post", "post", " POST "])
+def test_a_tag_keeps_the_search_to_servers_that_have_it(tag: str):
+    answer = told(search(WORDS, "find or send an e-mail issue", tags=(tag,)))
+    assert " tagged Post, best first:" in answer or answer.startswith("No tool tagged Post ")
+    assert {address.split(".")[0] for address in addresses(answer)} == {"mail"}
+
+
+def test_any_of_several_tags_will_do():
+    answer = told(search(WORDS, "translate an issue or e-mail", tags=("people", "code"), limit=50))
+    assert {address.split(".")[0] for address in addresses(answer)} == {"mail", "tracker"}
+
+
+def test_a_wrong_tag_gets_the_known_ones_back():
+    with pytest.raises(UnknownName) as caught:
+        search(WORDS, "anything", tags=("pots",))
+    assert caught.value.advice == "Tags here: Post, code, people, words."
+    assert caught.value.nearest == ("Post",)
+
+
+def test_where_no_server_has_tags_that_is_said():
+    with pytest.raises(UnknownName, match="no server here has tags") as caught:
+        search(by_words(entry("s", tool("t", "Does it."))), "anything", tags=("x",))
+    assert caught.value.advice == "Leave the tags out."
+
+
+def test_tags_outside_the_scope_are_not_told():
+    seen = by_words(*ALL, scope=Scope(servers=("mail",)))
+    with pytest.raises(UnknownName) as caught:
+        search(seen, "anything", tags=("code",))
+    assert caught.value.advice == "Tags here: people, Post."
+
+
+def test_slow_and_failing_tools_are_left_out_and_untried_ones_stay():
+    facts = {"mail.send": Facts(10, 10, 900.0), "mail.find": Facts(10, 2, 5.0)}
+    quick = told(search(WORDS, "e-mail", max_latency_ms=100, facts=facts))
+    assert addresses(quick) == ["mail.find"]
+    assert "within 100 ms" in quick
+    sound = told(search(WORDS, "e-mail", min_success_rate=0.9, facts=facts))
+    assert addresses(sound) == ["mail.send"]
+    assert "succeeding 90% of the time or more" in sound
+    untried = told(search(WORDS, "e-mail", min_success_rate=0.9, max_latency_ms=1))
+    assert sorted(addresses(untried)) == ["mail.find", "mail.send"]
+    assert results.UNMEASURED in untried
+    assert results.UNMEASURED not in quick
+
+
+def test_nothing_within_the_filters_is_no_dead_end():
+    answer = told(search(WORDS, "xylophone", tags=("code",)))
+    assert answer.startswith("No tool tagged code matches 'xylophone'.")
+    assert "Search without the filters, or browse_tools()" in answer
+
+
+def test_a_cursor_belongs_to_its_filters():
+    page = results.answer(search(MEANING, "an issue or an e-mail", limit=1), {}, BUDGET).text
+    cursor = re.search(r'cursor="([\w-]+)"', page)
+    assert cursor is not None
+    with pytest.raises(StaleCursor, match="another question"):
+        told(search(MEANING, "an issue or an e-mail", limit=1, tags=("code",), cursor=cursor[1]))

@@ -1,0 +1,97 @@
+"""A search on somebody's behalf: nobody else waits while the model is read, and whoever learns hears of it."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from portico.access import Caller
+from portico.disclosure.metatools import NAMES
+from portico.disclosure.question import Question
+from portico.disclosure.searching import Searching
+from portico.errors import UnknownName
+from portico.events import Bus, Event, Searched
+from portico.search import Encoder, EncoderUnavailable
+from tests.disclosure.house import ALL, by_meaning, by_words
+
+PATIENCE = 20
+CALLER = Caller(session="s", name="n")
+
+
+class Slow(Encoder):
+    """One that is read only when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def load(self) -> None:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+        super().load()
+
+
+async def test_others_are_served_while_the_model_is_read():
+    encoder = Slow()
+    house = by_meaning(*ALL, encoder=encoder)
+    asking = asyncio.create_task(
+        Searching().answer(house, Question("send an e-mail"), CALLER, {}, 2_000, NAMES), name="ask"
+    )
+    assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
+    others = [await Searching().answer(by_words(*ALL), Question("issue"), CALLER, {}, 2_000, NAMES) for _ in range(3)]
+    assert all("tracker" in other for other in others)
+    assert not asking.done()
+    encoder.go_on.set()
+    assert "mail.send" in await asyncio.wait_for(asking, PATIENCE)
+
+
+async def test_a_model_is_not_read_for_a_catalog_without_vectors():
+    encoder = Slow()
+    house = by_words(*ALL)
+    bare = type(house)(house.servers, type(house.index).build((), encoder=encoder))
+    vector, _ = await Searching().prepared(bare, Question("send an e-mail"), CALLER)
+    assert vector is None
+    assert not encoder.begun.is_set()
+
+
+async def test_a_model_that_cannot_be_read_costs_only_the_meaning(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    encoder = Encoder()
+    house = by_meaning(*ALL, encoder=encoder)
+    for _ in range(2):
+        vector, search = await Searching().prepared(house, Question("create an issue"), CALLER)
+        assert vector is None
+        assert search.ranking(1).hits[0].id == "tracker.create_issue"
+    with pytest.raises(EncoderUnavailable):
+        encoder.load()
+
+
+async def test_whoever_learns_hears_which_tools_were_shown_and_what_the_query_meant():
+    heard: list[Event] = []
+    bus = Bus()
+    bus.subscribe(heard.append, Searched)
+    house = by_meaning(*ALL)
+    searching = Searching(bus=bus)
+    await searching.answer(house, Question("translate a text into Greek", limit=1), CALLER, {}, 2_000, NAMES)
+    (event,) = heard
+    assert isinstance(event, Searched)
+    assert set(event.shown) == {f"lingua{number}.translate_text" for number in range(4)}
+    vector = house.index.meaning("translate a text into Greek")
+    assert vector is not None
+    assert event.vector == vector.tobytes()
+    await searching.answer(house, Question("..."), CALLER, {}, 2_000, NAMES)
+    assert len(heard) == 1
+
+
+async def test_a_wrong_tag_is_refused_before_anything_is_read():
+    encoder = Slow()
+    with pytest.raises(UnknownName):
+        await Searching().prepared(by_meaning(*ALL, encoder=encoder), Question("x", tags=("nope",)), CALLER)
+    assert not encoder.begun.is_set()
+
+
+@pytest.mark.parametrize("query", ["", "...", "the of and", "\ud800", "x" * 100_000])
+async def test_a_query_that_means_nothing_has_no_vector_or_a_whole_one(query: str):
+    vector, _ = await Searching().prepared(by_meaning(*ALL), Question(query), CALLER)
+    assert vector is None or len(vector) == 384

@@ -1,0 +1,194 @@
+"""Search learns what its callers mean: from what they call after what they searched, each for themselves."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp_types import Implementation
+
+from portico.app import HABITS_FILE, Gateway
+from portico.config import Config, Profile
+from portico.storage.manifests import Manifests
+from portico.testing import FakeBackend, Transport, connect
+from portico.upstream.backend import Era
+from tests.interaction.fakes import ask, text, tool
+
+QUERY = "send a message to the people"
+LIKE = "please send the people a message"
+TOOLS = [
+    tool("notify_a", "Send a message to the people of list A."),
+    tool("notify_b", "Send a message to the people of list B."),
+    tool("notify_c", "Send a message to the people of list C."),
+    tool("weather", "Tell the weather of a city."),
+    tool("multiply", "Multiply two numbers."),
+    tool("broken_notice", "Hang up a notice for tenants."),
+]
+
+
+def backend() -> FakeBackend:
+    fake = FakeBackend(TOOLS)
+    for one in TOOLS:
+        failed = {"isError": True} if one["name"].startswith("broken") else {}
+        fake.on_call(one["name"], lambda _, failed=failed: {**text("done"), **failed})
+    return fake
+
+
+@asynccontextmanager
+async def house(folder: Path | None = None, **settings: Any) -> AsyncGenerator[Gateway]:
+    """A gateway that has listed and encoded everything: from now on, only use changes a ranking."""
+    config = Config(data_dir=folder or Path("nowhere"), **settings)
+    manifests = None if folder else Manifests(None)
+    async with Gateway(config, backends={"post": backend()}, manifests=manifests) as gateway:
+        await asyncio.wait_for(gateway.listed(), 60)
+        if (encoding := gateway.catalog.encode()) is not None:
+            await asyncio.wait_for(encoding, 60)
+        yield gateway
+
+
+def named(name: str, **options: Any) -> dict[str, Any]:
+    return {"client_info": Implementation(name=name, version="1"), **options}
+
+
+async def found(client: Client, query: str = QUERY) -> list[str]:
+    """The tools a search shows, best first."""
+    return re.findall(r"^(post\.\w+)\(", await ask(client, "search_tools", query=query), re.MULTILINE)
+
+
+async def use(client: Client, name: str, times: int = 4, query: str = QUERY) -> None:
+    """Search, and then call a tool."""
+    for _ in range(times):
+        await found(client, query)
+        await client.call_tool("call_tool", {"name": name})
+
+
+def runner_up(ranked: list[str]) -> str:
+    """The best of the tools that are as good as the first."""
+    return next(name for name in ranked[1:] if "notify" in name)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("transport", ["memory", "http", "stdio"])
+async def test_what_was_called_after_a_search_comes_first_in_the_next_like_it(transport: Transport, era: Era) -> None:
+    async with house() as gateway, connect(gateway, transport, era) as client:
+        second = runner_up(await found(client))
+        await use(client, second)
+        assert (await found(client))[0] == second
+        assert (await found(client, LIKE))[0] == second
+
+
+async def test_what_a_caller_taught_is_that_caller_s_own() -> None:
+    async with (
+        house() as gateway,
+        connect(gateway, **named("other")) as other,
+        connect(gateway, **named("ours")) as ours,
+    ):
+        before = await found(other)
+        await use(ours, second := runner_up(before))
+        assert (await found(ours))[0] == second
+        assert await found(other) == before
+
+
+async def test_what_was_learnt_in_a_profile_stays_in_it() -> None:
+    async with (
+        house(profiles={"work": Profile()}) as gateway,
+        connect(gateway, profile="work") as at_work,
+        connect(gateway) as at_home,
+    ):
+        before = await found(at_home)
+        await use(at_work, second := runner_up(before))
+        assert (await found(at_work))[0] == second
+        assert await found(at_home) == before
+
+
+async def test_all_callers_learn_together_where_the_configuration_says_so() -> None:
+    async with (
+        house(learning="shared", profiles={"work": Profile()}) as gateway,
+        connect(gateway, profile="work", **named("ours")) as ours,
+        connect(gateway, **named("other")) as other,
+    ):
+        await use(ours, second := runner_up(await found(other)))
+        assert (await found(other))[0] == second
+
+
+async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
+    async with house(tmp_path) as gateway, connect(gateway) as client:
+        await use(client, second := runner_up(await found(client)))
+    async with house(tmp_path) as gateway, connect(gateway) as client:
+        assert (await found(client))[0] == second
+        facts = gateway.learner.facts[second]
+        assert (facts.calls, facts.successes) == (4, 4)
+        assert facts.latency_ms > 0
+
+
+async def test_another_gateway_on_the_same_folder_learns_and_forgets_too(tmp_path: Path) -> None:
+    async with house(tmp_path) as first, house(tmp_path) as second, connect(first) as here, connect(second) as there:
+        before = await found(there)
+        await use(here, better := runner_up(before))
+        await first.learner.flush()
+        await second.learner.flush()
+        assert (await found(there))[0] == better
+        first.learner.store.forget()
+        await second.learner.flush()
+        assert await found(there) == before
+
+
+async def test_with_learning_off_nothing_is_recorded_and_nothing_changes(tmp_path: Path) -> None:
+    async with house(tmp_path, learning="off") as gateway, connect(gateway) as client:
+        before = await found(client)
+        await use(client, runner_up(before))
+        await gateway.learner.flush()
+        assert await found(client) == before
+        assert gateway.learner.facts == {}
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(HABITS_FILE)]
+
+
+async def test_no_text_of_a_query_is_kept(tmp_path: Path) -> None:
+    async with house(tmp_path) as gateway, connect(gateway) as client:
+        await use(client, "post.notify_a", query="send a message about xylophones")
+        await gateway.learner.flush()
+        kept = b"".join((tmp_path / name).read_bytes() for name in os.listdir(tmp_path) if name.startswith(HABITS_FILE))
+    assert b"post.notify_a" in kept
+    assert b"xyloph" not in kept
+    with contextlib.closing(sqlite3.connect(tmp_path / HABITS_FILE)) as db:
+        assert db.execute("select tool, weight from followed").fetchall() == [("post.notify_a", pytest.approx(4))]
+
+
+async def test_a_call_that_fails_is_no_sign_that_the_tool_was_meant() -> None:
+    async with house() as gateway, connect(gateway) as client:
+        before = await found(client)
+        await use(client, "post.broken_notice")
+        await gateway.learner.flush()
+        assert await found(client) == before
+        await gateway.learner.flush()
+        facts = gateway.learner.facts["post.broken_notice"]
+        assert (facts.calls, facts.successes, facts.success_rate) == (4, 0, 0.0)
+
+
+async def test_a_tool_that_no_search_showed_was_not_meant_by_it() -> None:
+    async with house() as gateway, connect(gateway) as client:
+        for _ in range(5):
+            await ask(client, "search_tools", query=QUERY, limit=1)
+            await client.call_tool("call_tool", {"name": "post.weather"})
+        assert "post.weather" not in (await found(client))[:3]
+
+
+async def test_an_exact_name_comes_first_whatever_was_learnt() -> None:
+    async with house() as gateway, connect(gateway) as client:
+        for query in ("notify_a", "post.notify_a"):
+            await use(client, "post.notify_b", 8, query)
+            assert (await found(client, query))[0] == "post.notify_a"
+
+
+async def test_a_full_view_s_calls_are_counted_though_nobody_searches() -> None:
+    async with house(exposure="full") as gateway, connect(gateway) as client:
+        await client.call_tool("post__weather", {})
+        await gateway.learner.flush()
+        assert gateway.learner.facts["post.weather"].calls == 1

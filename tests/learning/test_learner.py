@@ -1,0 +1,201 @@
+"""Who learns together, what counts at once, and that neither disk nor crowd stands in anybody's way."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from portico.access import Caller
+from portico.config import Learning
+from portico.events import Bus, Searched, ToolCalled
+from portico.learning import Learner
+from portico.search.habits import Lift
+from portico.storage.habits import HabitStore, Keeping
+
+DAY = 86_400.0
+ME = Caller("session", "claude")
+QUERY = "send mail"
+
+
+class House:
+    """A learner, the bus it listens to, and a clock that is set by hand."""
+
+    def __init__(self, path: Path | None = None, learning: Learning = "caller") -> None:
+        self.now = 1_800_000_000.0
+        self.bus = Bus()
+        self.learner = Learner(learning, HabitStore(path, Keeping(30 * DAY)), self.bus, lambda: self.now)
+
+    def search(self, *shown: str, caller: Caller = ME, query: str = QUERY) -> None:
+        self.bus.publish(Searched(query, shown, caller))
+
+    def call(self, tool: str, caller: Caller = ME, ok: bool = True, cancelled: bool = False) -> None:
+        self.bus.publish(ToolCalled(tool, "hash", 0.05, ok, caller, cancelled))
+
+    async def lifts(self, query: str = QUERY, caller: Caller = ME) -> Mapping[str, Lift]:
+        return await asyncio.wait_for(self.learner.lifts(caller, query), 20)
+
+
+async def test_what_was_heard_counts_at_once_and_the_same_after_it_was_written(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    assert await house.lifts() == {}
+    house.search("m.send", "m.find")
+    house.call("m.send")
+    heard = await house.lifts()
+    assert heard["m.send"].amount > 0.07
+    await house.learner.flush()
+    assert await house.lifts() == heard
+    house.call("m.send")
+    assert (await house.lifts())["m.send"].amount > heard["m.send"].amount
+    await house.learner.close()
+
+
+async def test_what_is_heard_while_it_is_written_is_not_lost(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    house.call("m.send")
+    writing = asyncio.create_task(house.learner.flush())
+    await asyncio.sleep(0)
+    house.call("m.find")
+    await asyncio.wait_for(writing, 20)
+    await house.learner.close()
+    assert {row.tool for row in HabitStore(tmp_path / "h.sqlite3").load("/claude").used} == {"m.send", "m.find"}
+
+
+async def test_writing_that_is_cut_off_is_neither_lost_nor_done_twice(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    house.call("m.send")
+    writing = asyncio.create_task(house.learner.flush())
+    await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.wait({writing}, timeout=20)
+    await house.learner.close()
+    assert [(row.tool, row.weight) for row in HabitStore(tmp_path / "h.sqlite3").load("/claude").used] == [
+        ("m.send", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("learning", "other", "learnt"),
+    [
+        ("caller", Caller("another session", "claude"), True),
+        ("caller", Caller("session", "cursor"), False),
+        ("caller", Caller("session", "claude", "work"), False),
+        ("shared", Caller("x", "cursor", "work"), True),
+        ("off", ME, False),
+    ],
+)
+async def test_who_learns_together(learning: Learning, other: Caller, learnt: bool):
+    house = House(learning=learning)
+    house.search("m.send")
+    house.call("m.send")
+    assert bool(await house.lifts(caller=other)) == learnt
+
+
+async def test_requests_that_stand_alone_are_one_session_of_their_client():
+    house, alone = House(), Caller("", "claude")
+    house.search("m.send", caller=alone)
+    house.call("m.send", caller=alone)
+    assert "called after searches like this" in (await house.lifts(caller=alone))["m.send"].reasons[0]
+
+
+async def test_tools_used_together_are_lifted_after_one_of_them():
+    house = House()
+    for tool in ("m.find", "m.send"):
+        house.call(tool)
+    other = Caller("new session", "claude")
+    house.call("m.find", caller=other)
+    before = (await house.lifts("anything"))["m.send"].reasons
+    assert any("together" in reason for reason in before)
+    assert any("together" in reason for reason in (await house.lifts("anything", other))["m.send"].reasons)
+    house.now += 3_600
+    assert "m.send" not in await house.lifts("anything", other)
+
+
+async def test_a_call_that_its_caller_took_back_counts_for_nothing():
+    house = House()
+    house.call("m.send", ok=False, cancelled=True)
+    await house.learner.flush()
+    assert house.learner.facts == {}
+
+
+async def test_what_was_learnt_fades():
+    house = House()
+    house.search("m.send")
+    house.call("m.send")
+    fresh = (await house.lifts())["m.send"].amount
+    house.now += 60 * DAY
+    assert 0 < (await house.lifts())["m.send"].amount < fresh / 2
+    house.now += 3_000 * DAY
+    assert await house.lifts() == {}
+
+
+async def test_a_crowd_of_sessions_and_names_takes_bounded_room(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    for number in range(3_000):
+        caller = Caller(f"s{number}", f"name {number % 200}" + "x" * 10_000)
+        house.search("m.send", caller=caller, query=f"send mail {number}")
+        house.call("m.send", caller)
+    await house.learner.flush()
+    with sqlite3.connect(tmp_path / "h.sqlite3") as db:
+        assert db.execute("select count(distinct scope), max(length(scope)) from used").fetchone() == (100, 81)
+    await house.learner.close()
+
+
+async def test_a_file_that_is_locked_costs_only_what_was_learnt(tmp_path: Path):
+    path = tmp_path / "h.sqlite3"
+    made = HabitStore(path)
+    made.load("/claude")
+    made.close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("pragma locking_mode = exclusive")
+    holder.execute("begin exclusive")
+    house = House(path)
+    house.search("m.send")
+    house.call("m.send")
+    assert (await house.lifts())["m.send"].amount > 0
+    holder.execute("rollback")
+    holder.close()
+    await house.learner.close()
+
+
+async def test_what_another_gateway_wrote_is_noticed_in_every_scope(tmp_path: Path):
+    ours, theirs = House(tmp_path / "h.sqlite3"), House(tmp_path / "h.sqlite3")
+    work, home = Caller("s", "claude", "work"), Caller("s", "claude", "home")
+    assert await ours.lifts(caller=work) == {}
+    for caller in (work, home):
+        theirs.search("m.send", caller=caller)
+        theirs.call("m.send", caller)
+    await theirs.learner.flush()
+    assert await ours.lifts(caller=home)
+    ours.call("m.other", home)
+    await ours.learner.flush()
+    assert await ours.lifts(caller=work)
+    for house in (ours, theirs):
+        await house.learner.close()
+
+
+async def test_rows_that_say_something_else_cost_only_themselves(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path = tmp_path / "h.sqlite3"
+    house = House(path)
+    house.search("m.send")
+    house.call("m.send")
+    await house.learner.close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("update followed set weight = 'heavy', terms = 'words'")
+        db.execute("update used set weight = 'heavy'")
+    house = House(path)
+    assert await house.lifts() == {}
+    house.call("m.send")
+    await house.learner.close()
+    assert "what was learnt cannot be used" in caplog.text
+
+
+async def test_nothing_is_heard_after_the_end():
+    house = House()
+    await house.learner.close()
+    house.search("m.send")
+    house.call("m.send")
+    assert not house.bus.asked_for(Searched)
+    assert await house.lifts() == {}

@@ -1,0 +1,238 @@
+"""The shipped encoder: near means alike, the same text is the same vector, and without it words still work."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portico.search import Encoder, EncoderUnavailable, Index, Vector
+from portico.search.dense import encoder as module
+from portico.search.dense.encoder import PEAK, WIDTH, quantised, shipped
+from tests.search.catalog import CATALOG
+
+ODD = (
+    "",
+    " ",
+    "x" * 10_000,
+    "word " * 2_000,
+    "天" * 10_000,
+    bytes(range(256)).decode("latin-1"),
+    "\x00\x1b[2J",
+    "\ud800 half",
+    "😀👩‍👩‍👧",
+    '"a" AND (b OR c) -d *',
+)
+
+
+def nearness(one: Vector, other: Vector) -> float:
+    a, b = one.astype(float), other.astype(float)
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+@pytest.mark.parametrize("text", ["send an e-mail", "根据城市名称查询天气", "the"])
+def test_a_vector_has_unit_length_within_8_bits(text: str):
+    for vector in (shipped().query(text), shipped().document(text)):
+        assert vector.dtype == np.int8
+        assert vector.shape == (WIDTH,)
+        assert np.linalg.norm(vector.astype(float)) * PEAK / 127 == pytest.approx(1, abs=0.03)
+
+
+def test_hardly_any_part_of_a_vector_is_too_large_for_8_bits():
+    """`PEAK` fits these weights: where parts were cut off, nearness would be wrong."""
+    cut = [np.count_nonzero(np.abs(shipped().document(it.description).astype(int)) == 127) for it in CATALOG]
+    assert sum(cut) <= len(CATALOG)
+
+
+def test_8_bits_keep_how_near_two_vectors_are():
+    chance = np.random.default_rng(3)
+    made = chance.normal(size=(2, WIDTH)).astype(np.float32)
+    made[1] += made[0]
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    assert nearness(*(quantised(row) for row in made)) == pytest.approx(float(made[0] @ made[1]), abs=0.01)
+
+
+def test_the_same_text_is_the_same_vector_whatever_ran_before():
+    text = "List the open issues of a repository."
+    first = Encoder().document(text)
+    encoder = Encoder()
+    for odd in ODD:
+        encoder.document(odd)
+    assert np.array_equal(encoder.document(text), first)
+    many = list(encoder.documents([*ODD, text, "short", text], threads=3))
+    assert len(many) == len(ODD) + 3
+    assert np.array_equal(many[len(ODD)], first)
+    assert np.array_equal(many[-1], first)
+
+
+def test_many_threads_may_ask_a_new_encoder_at_once():
+    encoder = Encoder()
+    texts = [f"tool number {number}" for number in range(8)]
+    found: dict[str, Vector] = {}
+    start = threading.Barrier(len(texts))
+
+    def ask(text: str) -> None:
+        start.wait(30)
+        found[text] = encoder.query(text)
+
+    threads = [threading.Thread(target=ask, args=[text]) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert all(np.array_equal(found[text], shipped().query(text)) for text in texts)
+
+
+def test_closing_a_row_of_documents_leaves_no_thread():
+    coming = Encoder().documents((f"document {number}" for number in range(500)), threads=2)
+    next(coming)
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("encode")]
+    coming.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("encode")]
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        ("send an email to a customer", "enviar un correo electrónico a un cliente", "get the weather of a city"),
+        ("what is the weather in Paris", "¿qué tiempo hace en París?", "delete a row of a database"),
+        ("delete a file", "eliminar un archivo", "translate a sentence"),
+        ("delete a file", "remove a document from disk", "translate a sentence"),
+    ],
+)
+def test_sentences_of_one_meaning_are_nearer_than_those_of_another(one: str, same: str, other: str):
+    encoder = shipped()
+    assert nearness(encoder.query(one), encoder.query(same)) > nearness(encoder.query(one), encoder.query(other))
+    assert nearness(encoder.query(one), encoder.query(same)) > nearness(encoder.query(same), encoder.query(other))
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_any_text_has_a_vector(text: str):
+    for vector in (shipped().query(text), shipped().document(text)):
+        assert vector.any()
+
+
+def test_no_network_is_needed(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the encoder asked for the network")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert Encoder().query("hello").any()
+
+
+def test_importing_search_reads_no_model():
+    script = "import sys, portico.search; print('onnxruntime' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# Without it
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the model that may be harmed, and that every new encoder opens."""
+    original = files("portico.search.dense") / "model"
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for name in ("encoder.onnx", "vocabulary.txt"):
+        (copy / name).write_bytes((original / name).read_bytes())
+    # `_open` looks the folder up when it is called.
+    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
+    return copy
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        body = (folder / name).read_bytes()
+        (folder / name).write_bytes(body[: len(body) // 2])
+
+    return harm
+
+
+HARM: dict[str, Callable[[Path], Any]] = {
+    "no weights": lambda folder: (folder / "encoder.onnx").unlink(),
+    "no vocabulary": lambda folder: (folder / "vocabulary.txt").unlink(),
+    "half the weights": cut("encoder.onnx"),
+    "other weights": lambda folder: (folder / "encoder.onnx").write_bytes(b"version https://git-lfs"),
+    "other vocabulary": lambda folder: (folder / "vocabulary.txt").write_text("one\ntwo\n"),
+    "binary vocabulary": lambda folder: (folder / "vocabulary.txt").write_bytes(bytes(range(256))),
+}
+
+
+def found(index: Index) -> list[str]:
+    return [hit.id for hit in index.search("create an issue in a repository").hits]
+
+
+def with_vectors(encoder: Encoder) -> Index:
+    vectors = {it.id: shipped().document(it.description) for it in CATALOG}
+    return Index.build(CATALOG, encoder=encoder).with_vectors(vectors)
+
+
+def goes_on_by_words(encoder: Encoder, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert encoder.problem == ""
+    assert not encoder.ready
+    index = with_vectors(encoder)
+    with caplog.at_level(logging.WARNING):
+        ranking = index.search("create an issue in a repository")
+        assert not ranking.dense
+        assert found(index) == found(Index.build(CATALOG))
+        for _ in range(3):
+            with pytest.raises(EncoderUnavailable) as refused:
+                encoder.query("anything")
+            assert str(refused.value) == encoder.problem
+        with pytest.raises(EncoderUnavailable):
+            list(encoder.documents(["anything"]))
+    assert encoder.problem
+    assert reason in encoder.problem
+    assert encoder.ready
+    assert caplog.text.count("search by meaning is off") == 1
+
+
+@pytest.mark.parametrize("how", HARM)
+def test_a_model_that_cannot_be_read_leaves_search_by_words(model: Path, how: str, caplog: pytest.LogCaptureFixture):
+    HARM[how](model)
+    goes_on_by_words(Encoder(), "", caplog)
+
+
+def test_the_copy_of_a_model_is_as_good_as_the_model(model: Path):
+    assert np.array_equal(Encoder().query("hello"), shipped().query("hello"))
+
+
+def test_without_onnxruntime_search_goes_on_by_words(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    goes_on_by_words(Encoder(), "onnxruntime", caplog)
+
+
+def test_a_native_library_that_cannot_start_leaves_search_by_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def fail() -> Any:
+        raise OSError("cannot allocate memory in static TLS block")
+
+    monkeypatch.setattr(module, "_open", fail)
+    goes_on_by_words(Encoder(), "static TLS block", caplog)
+
+
+def test_weights_of_another_width_leave_search_by_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(module, "WIDTH", WIDTH + 1)
+    goes_on_by_words(Encoder(), "shape", caplog)
+
+
+def test_a_vocabulary_of_other_weights_leaves_search_by_words(model: Path, caplog: pytest.LogCaptureFixture):
+    with (model / "vocabulary.txt").open("r+", encoding="utf-8") as file:
+        pieces = file.read()
+        file.seek(0)
+        file.write(pieces.replace("\nissue\n", "\nissue-\n") + "issue\n")
+    goes_on_by_words(Encoder(), "", caplog)
