@@ -1,174 +1,271 @@
-"""Whether search finds the right tool, on public sets and on a recorded fleet, beside FastMCP's BM25 search.
+"""Whether search finds the right tool, beside FastMCP's BM25 search where that is installed.
 
-    python -m benchmarks.retrieval [--shared PATH] [--smoke] [--json FILE]
+    python -m benchmarks.retrieval [--data DIR]… [--set NAME]… [--no-peer] [--ablation] [--ranks OUT]
+    python -m benchmarks.retrieval --tools FILE --queries FILE [--ranks OUT]
 
-R@k is the share of a question's needs that have a right tool among the first k; nDCG@10 also asks how early it stands.
-Both searches see the same tools: FastMCP as a mounted server shows them (`server_tool`), through its own index class.
-Negative questions, which no tool here serves, are counted apart: how often the ranking says that nothing fits.
+R@k is the share of a question's needs that have a right tool among the first k; nDCG@10 also asks how early it stands;
+MRR is one over the place of the first right tool. In brackets: the interval that holds 95% of bootstrap resamples of
+the questions. Both searches see the same tools: FastMCP as a mounted server shows them (`server_tool`), through its own
+index class. Questions that no tool serves are counted apart. Times are CPU time of a page of ten, query encoding
+included.
 """
 
-import math
-import statistics
+import argparse
+import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.fleet import shared_folder
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import ablation
+from benchmarks.contestants import DEPTH, Contestant, fastmcp, fastmcp_version, index_of, portico
+from benchmarks.metrics import MEASURES, Estimate, Marks, estimates, marks, mean_estimates
+from benchmarks.processes import REPOSITORY
+from benchmarks.ranks import place_for, write_ranks
 from benchmarks.table import Cell, Report, Table, arguments, conclude
-from benchmarks.tool_sets import FLEET, SETS, Question, ToolSet, document, read_set
-from portico.search import Index
+from benchmarks.tool_sets import Question, Source, ToolSet, UnreadableSet, discover, read_set, reduced
+from benchmarks.vector_cache import default_folder, vectors_of
+from portico.search import Encoder, EncoderUnavailable, Vector
 
-_DEPTH = 10
-_SMOKE_QUESTIONS = 40
-
-Search = Callable[[str], list[str]]
-"""A query in, the ids of the first ten tools out."""
+_SMOKE_QUESTIONS, _SMOKE_TOOLS = 16, 160
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one question went."""
+class Run:
+    """One search on one set, question by question."""
 
-    recall: dict[int, float]
-    ndcg: float
-    seconds: float
+    set: str
+    tools: int
+    search: str
+    questions: Sequence[Question]
+    ranked: Sequence[Sequence[str]]
+    refused: NDArray[np.bool_]
+    seconds: NDArray[np.float64]
+
+    @property
+    def answerable(self) -> NDArray[np.bool_]:
+        """Which questions some tool serves."""
+        return np.array([bool(question.groups) for question in self.questions])
+
+    def marks(self, style: str | None = None) -> Marks:
+        """What the answerable questions earned, or those of one style."""
+        pairs = zip(self.questions, self.ranked, strict=True)
+        rows = [marks(ranked, it.groups) for it, ranked in pairs if it.groups and style in (None, it.style)]
+        return np.array(rows).reshape(-1, len(MEASURES))
 
 
 def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("--shared", type=Path, metavar="PATH", help="folder with retrieval/ and fleet/")
-    parser.add_argument("--set", action="append", choices=(*SETS, FLEET), help="only this set; may be repeated")
-    parser.add_argument("--no-peer", action="store_true", help="leave FastMCP out (its search takes most of the time)")
-    options = parser.parse_args()
-    shared = shared_folder(options.shared, "retrieval")
+    options = parser().parse_args()
+    sources = chosen(options)
+    runs: list[Run] = []
+    ablated: dict[str, dict[str, Marks]] = {}
+    peer = not options.no_peer and not options.ablation
+    if peer and not fastmcp_version():
+        say("FastMCP is not installed: its rows are left out. `pip install fastmcp` to see them.")
+        peer = False
+    for source in sources:
+        tools = loaded(source, smoke=options.smoke)
+        say(f"{tools.name}: {len(tools.tools):,} tools, {len(tools.questions):,} questions")
+        if options.ablation:
+            encoder = ablation.Remembering()
+            ablated[tools.name] = ablation.compare(tools, encoder, encoded(tools, encoder, options.cache))
+            continue
+        ours = run(portico_on(tools, options.cache), tools)
+        runs += [ours, *([run(fastmcp(tools), tools)] if peer else [])]
+        if options.ranks:
+            ranks = zip((question.id for question in tools.questions), ours.ranked, strict=True)
+            write_ranks(place_for(options.ranks, tools.name, several=len(sources) > 1), ranks)
+    tables = (
+        [ablation.table(ablated)]
+        if options.ablation
+        else list(tables_of(runs, {source.name: source.family for source in sources}))
+    )
+    facts = {"fastmcp": fastmcp_version() or None, "smoke": options.smoke, "figures": list(figures(runs))}
+    return conclude(Report("retrieval", tuple(tables), facts=facts), options)
 
+
+def parser() -> argparse.ArgumentParser:
+    found = arguments(__doc__)
+    found.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="folder with sets, however deep; may be repeated (default: retrieval/ and fleet/ of $PORTICO_SHARED or "
+        "../shared)",
+    )
+    found.add_argument("--tools", type=Path, metavar="FILE", help="a catalog of your own; with --queries")
+    found.add_argument("--queries", type=Path, metavar="FILE", help="questions to it")
+    found.add_argument("--set", action="append", metavar="NAME", help="only this set; may be repeated")
+    found.add_argument("--no-peer", action="store_true", help="leave FastMCP out (its search takes most of the time)")
+    found.add_argument("--ablation", action="store_true", help="what each part of search is worth, instead")
+    found.add_argument("--ranks", type=Path, metavar="OUT", help="write rankings: a file, or a folder for several sets")
+    found.add_argument("--cache", type=Path, metavar="DIR", default=default_folder(), help="keeps vectors between runs")
+    return found
+
+
+def chosen(options: argparse.Namespace) -> list[Source]:
+    """The sets that were asked for."""
+    if (options.tools is None) != (options.queries is None):
+        raise SystemExit("--tools and --queries go together: a catalog, and questions to it.")
+    if options.ablation and options.ranks:
+        raise SystemExit("--ranks writes one ranking per question; --ablation makes many. Choose one of them.")
+    if options.tools is not None:
+        return [Source(options.queries.name.partition(".")[0], options.tools, options.queries)]
+    shared = Path(os.environ.get("PORTICO_SHARED") or REPOSITORY.parent / "shared")
+    folders: list[Path] = options.data or [shared / "retrieval", shared / "fleet"]
+    if absent := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise SystemExit(f"There is no folder {', '.join(absent)}. Say where sets are with --data.")
+    found, orphans = discover(folders)
+    for orphan in orphans:
+        say(f"{orphan}: left out, there is no tools.jsonl or servers.jsonl with it")
+    names = [source.name for source in found]
+    if unknown := [name for name in options.set or () if name not in names]:
+        raise SystemExit(f"There is no set {', '.join(unknown)}. There are: {', '.join(names) or 'none'}.")
+    if not found:
+        raise SystemExit(f"There are no sets in {', '.join(map(str, folders))}: no queries.jsonl with tools.jsonl.")
+    return [source for source in found if not options.set or source.name in options.set]
+
+
+def loaded(source: Source, *, smoke: bool) -> ToolSet:
+    """The set, or a small one like it."""
+    try:
+        tools = read_set(source)
+    except UnreadableSet as error:
+        raise SystemExit(str(error)) from error
+    if not tools.questions or not tools.tools:
+        raise SystemExit(f"{source.name}: {source.queries} or {source.tools} is empty.")
+    return reduced(tools, _SMOKE_QUESTIONS, _SMOKE_TOOLS) if smoke else tools
+
+
+def encoded(tools: ToolSet, encoder: Encoder, cache: Path) -> dict[str, Vector]:
+    """The tools' vectors; none, said aloud, where there is no encoder."""
+    try:
+        encoder.load()
+        return vectors_of(tools.documents, encoder, cache)
+    except EncoderUnavailable as error:
+        say(f"search by meaning is off, these are figures of words alone: {error}")
+        return {}
+
+
+def portico_on(tools: ToolSet, cache: Path) -> Contestant:
+    """Portico over a set. With an encoder of its own, which remembers no query of another set."""
+    encoder = Encoder()
+    vectors = encoded(tools, encoder, cache)
+    contestant = portico(index_of(tools.documents, encoder, vectors))
+    contestant.search("the first question pays for what is made once", DEPTH)
+    return contestant
+
+
+def run(contestant: Contestant, tools: ToolSet) -> Run:
+    """Put every question of a set."""
+    ranked: list[Sequence[str]] = []
+    refused: list[bool] = []
+    seconds: list[float] = []
+    for question in tools.questions:
+        # CPU time: neither search waits for anything, so what else the machine does is left out.
+        started = time.process_time()
+        answer = contestant.search(question.text, contestant.page)
+        seconds.append(time.process_time() - started)
+        if contestant.page < DEPTH:
+            answer = contestant.search(question.text, DEPTH)
+        ranked.append(answer.ranked)
+        refused.append(answer.refused)
+    return Run(
+        tools.name,
+        len(tools.tools),
+        contestant.label,
+        tools.questions,
+        ranked,
+        np.array(refused),
+        np.array(seconds),
+    )
+
+
+def tables_of(runs: Sequence[Run], families: Mapping[str, str]) -> Iterator[Table]:
+    """Sets, styles, negatives: whatever there is of them."""
+    searches = list(dict.fromkeys(it.search for it in runs))
+    scored = [it for it in runs if it.answerable.any()]
     rows: list[tuple[Cell, ...]] = []
-    styles: list[tuple[Cell, ...]] = []
-    negatives: list[tuple[Cell, ...]] = []
-    means: dict[str, list[tuple[float, ...]]] = {}
-    for name in options.set or (*SETS, FLEET):
-        tools = read_set(shared, name)
-        index = Index.build(map(document, tools.tools))
-        answerable = [question for question in tools.questions if question.groups]
-        if options.smoke:
-            answerable = answerable[:: 1 + len(answerable) // _SMOKE_QUESTIONS]
-        for label, search in contestants(tools, index, peer=not options.no_peer):
-            outcomes = [ask(search, question) for question in answerable]
-            rows.append((name, len(tools.tools), len(outcomes), label, *figures(outcomes)))
-            means.setdefault(label, []).append(figures(outcomes)[:4])
-            if name == FLEET:
-                styles += [(style, len(part), label, *figures(part)) for style, part in by_style(answerable, outcomes)]
-        if name == FLEET:
-            negatives = list(refusals(index, tools.questions))
-    rows += [("mean of sets", None, None, label, *mean(figures), None) for label, figures in means.items()]
+    for it in scored:
+        p50, p99 = 1000 * np.percentile(it.seconds, (50, 99))
+        earned = shown(estimates(it.marks()))
+        rows.append((it.set, it.tools, int(it.answerable.sum()), it.search, *earned, float(p50), float(p99)))
+    for label, names in means(list(dict.fromkeys(it.set for it in scored)), families):
+        for search in searches:
+            mean = mean_estimates([it.marks() for it in scored if it.search == search and it.set in names])
+            rows.append((label, None, None, search, *shown(mean), None, None))
+    columns = ("set", "tools", "questions", "search", *MEASURES, "p50 ms", "p99 ms")
+    yield Table("Tool retrieval, % (95% interval)", columns, tuple(rows))
 
-    measures = ("R@1", "R@5", "R@10", "nDCG@10", "p50 ms")
-    tables = [Table("Tool retrieval, %", ("set", "tools", "questions", "search", *measures), tuple(rows))]
-    if styles:
-        styles.sort(key=lambda row: str(row[0]))
-        tables.append(Table("The fleet's questions by style, %", ("style", "n", "search", *measures), tuple(styles)))
-        title = "How often the ranking says that nothing fits (Ranking.weak), %"
-        tables.append(Table(title, ("questions", "n", "said so"), tuple(negatives)))
-    return conclude(Report("retrieval", tuple(tables), facts={"fastmcp": version("fastmcp")}), options)
-
-
-def contestants(tools: ToolSet, index: Index, *, peer: bool) -> Iterable[tuple[str, Search]]:
-    """Portico's search and, unless left out, FastMCP's, over the same tools."""
-    yield "portico BM25F", lambda query: [hit.id for hit in index.search(query, _DEPTH).hits]
-    if peer:
-        yield f"fastmcp {version('fastmcp')} BM25", fastmcp_search(tools)
-
-
-def fastmcp_search(tools: ToolSet) -> Search:
-    """FastMCP's BM25 index, filled the way its search transform fills it."""
-    # Private, because FastMCP offers the index only inside a running server; the figures are of the index alone.
-    from fastmcp.server.transforms.search.base import (
-        _extract_searchable_text as searchable_text,  # pyright: ignore[reportPrivateUsage]
-    )
-    from fastmcp.server.transforms.search.bm25 import _BM25Index as BM25Index  # pyright: ignore[reportPrivateUsage]
-    from fastmcp.tools.base import Tool
-
-    index = BM25Index()
-    index.build(
-        [
-            searchable_text(
-                # Not validated: names that are no MCP names are welcome here, thousands of warnings are not.
-                Tool.model_construct(
-                    name=f"{tool['server']}_{tool['name']}" if tool["server"] else tool["name"],
-                    description=tool["description"],
-                    parameters=tool["input_schema"] or {},
-                )
-            )
-            for tool in tools.tools
+    if styled := list(by_style(scored)):
+        rows = [
+            (it.set, style, len(it.marks(style)), it.search, *shown(estimates(it.marks(style)))) for it, style in styled
         ]
-    )
-    return lambda query: [tools.tools[place]["id"] for place in index.query(query, _DEPTH)]
+        columns = ("set", "style", "questions", "search", *MEASURES)
+        yield Table("By style of question, % (95% interval)", columns, tuple(rows))
+
+    columns = ("set", "search", "no tool serves", "said so %", "a tool serves", "refused %", "though in first 5 %")
+    title = "How often it says that nothing fits"
+    yield Table(title, columns, tuple(refusals(runs)), "FastMCP's search says so by naming no tool.")
 
 
-def ask(search: Search, question: Question) -> Outcome:
-    """Put one question and mark the answer."""
-    # CPU time: neither search waits for anything, so what else the machine does is left out.
-    started = time.process_time()
-    ranked = search(question.text)
-    seconds = time.process_time() - started
-    recall = {k: recall_at(ranked[:k], question.groups) for k in (1, 5, 10)}
-    return Outcome(recall, ndcg(ranked[:_DEPTH], question.groups), seconds)
+def means(sets: Sequence[str], families: Mapping[str, str]) -> Iterator[tuple[str, Collection[str]]]:
+    """Which sets share a mean: each family of several, and all of several families."""
+    members: dict[str, list[str]] = {}
+    for name in sets:
+        members.setdefault(families.get(name, ""), []).append(name)
+    for family, names in members.items():
+        if len(names) > 1:
+            yield f"mean of {family or 'sets'} ({len(names)})", names
+    if len(members) > 1:
+        yield f"mean of all ({len(sets)})", sets
 
 
-def recall_at(ranked: Sequence[str], groups: Sequence[frozenset[str]]) -> float:
-    """The share of the groups that have a member among the ranked."""
-    return sum(not group.isdisjoint(ranked) for group in groups) / len(groups)
+def by_style(runs: Iterable[Run]) -> Iterator[tuple[Run, str]]:
+    """The styles of each set that tells its questions apart, both searches of a style side by side."""
+    for _, of_set in groupby(runs, key=lambda it: it.set):
+        searches = list(of_set)
+        styles = sorted({question.style for question in searches[0].questions if question.groups})
+        if any(styles):
+            yield from ((it, style) for style in styles for it in searches)
 
 
-def ndcg(ranked: Sequence[str], groups: Sequence[frozenset[str]]) -> float:
-    """Discounted gain over the best possible; the first tool that serves a group earns it, its doubles earn nothing."""
-    open_groups = list(groups)
-    gain = 0.0
-    for place, tool in enumerate(ranked):
-        served = next((group for group in open_groups if tool in group), None)
-        if served is not None:
-            open_groups.remove(served)
-            gain += 1 / math.log2(place + 2)
-    return gain / sum(1 / math.log2(place + 2) for place in range(min(len(groups), _DEPTH)))
+def refusals(runs: Iterable[Run]) -> Iterator[tuple[Cell, ...]]:
+    """How often each search refuses questions without and with an answer, and those it had the answer to."""
+    for it in runs:
+        answerable, nothing = it.answerable, ~it.answerable
+        found = answerable.copy()
+        found[answerable] = it.marks()[:, MEASURES.index("R@5")] > 0
+        shares = [_share(it.refused[kind]) for kind in (nothing, answerable, found)]
+        yield it.set, it.search, int(nothing.sum()), shares[0], int(answerable.sum()), shares[1], shares[2]
 
 
-def figures(outcomes: Sequence[Outcome]) -> tuple[float, ...]:
-    """R@1, R@5, R@10 and nDCG@10 in percent, and the median latency in milliseconds."""
-    recalls = (statistics.fmean(outcome.recall[k] for outcome in outcomes) for k in (1, 5, 10))
-    percent = (*recalls, statistics.fmean(outcome.ndcg for outcome in outcomes))
-    return *(100 * value for value in percent), 1000 * statistics.median(outcome.seconds for outcome in outcomes)
+def figures(runs: Iterable[Run]) -> Iterator[dict[str, object]]:
+    """The same as numbers, for JSON."""
+    for it in runs:
+        if it.answerable.any():
+            earned = dict(zip(MEASURES, map(asdict, estimates(it.marks())), strict=True))
+            yield {"set": it.set, "search": it.search, "questions": int(it.answerable.sum()), **earned}
 
 
-def mean(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """The mean of each column: every set counts the same, whatever its size."""
-    return tuple(statistics.fmean(column) for column in zip(*rows, strict=True))
+def shown(of_measures: Iterable[Estimate]) -> tuple[str, ...]:
+    """Percentages with their intervals."""
+    return tuple(f"{100 * it.value:5.1f} ({100 * it.low:.0f}–{100 * it.high:.0f})" for it in of_measures)
 
 
-def by_style(questions: Sequence[Question], outcomes: Sequence[Outcome]) -> Iterable[tuple[str, list[Outcome]]]:
-    """The outcomes of each style of question."""
-    pairs = sorted(zip(questions, outcomes, strict=True), key=lambda pair: pair[0].style)
-    for style, part in groupby(pairs, key=lambda pair: pair[0].style):
-        yield style, [outcome for _, outcome in part]
+def say(line: str) -> None:
+    """What is going on, apart from the results."""
+    print(line, file=sys.stderr, flush=True)
 
 
-def refusals(index: Index, questions: Sequence[Question]) -> Iterable[tuple[Cell, ...]]:
-    """How often the ranking says that nothing fits: where that is so, where it missed a tool, where it found one."""
-    said: dict[str, list[bool]] = {"no tool serves": [], "a tool serves, not in the first 5": [], "in the first 5": []}
-    for question in questions:
-        ranking = index.search(question.text, 5)
-        found = any(not group.isdisjoint(hit.id for hit in ranking.hits) for group in question.groups)
-        kind = (
-            "no tool serves"
-            if not question.groups
-            else "in the first 5"
-            if found
-            else "a tool serves, not in the first 5"
-        )
-        said[kind].append(ranking.weak)
-    return [(kind, len(answers), 100 * statistics.fmean(answers)) for kind, answers in said.items() if answers]
+def _share(answers: NDArray[np.bool_]) -> float | None:
+    return 100 * float(answers.mean()) if len(answers) else None
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""Tools and queries with known answers, as `benchmarks.retrieval` and `benchmarks.search_scale` read them.
+"""Tools and questions with known answers: where they lie, and how they are read.
 
-A set is a folder with `tools.jsonl.gz` (`{id, server, name, description, input_schema}`, perhaps `server_title` and
-`server_description`) and `queries.jsonl.gz` (`{id, query, groups}`, perhaps `style`): each group is a list of tools of
-which any one will do. The recorded fleet is read from its servers' own listings.
+Tools are JSON lines `{id, server, name, description, input_schema}`, perhaps with `title`, `server_title` and
+`server_description`; or recorded servers, `{slug, initialize, tools}` with what each answered. Questions are
+`{id, query, groups}`, perhaps with `style`: each group lists tools of which any one will do, and no group at all means
+that no tool here serves. Either file may be gzipped.
 """
 
 import gzip
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,27 @@ import orjson
 
 from portico.search import Document, fingerprint, read_schema
 
-SETS = ("livemcp_agent", "livemcp_step", "livemcp_task", "metatool", "bfcl_live", "sealtools")
-_TOOLS_OF = {"livemcp_agent": "livemcp", "livemcp_step": "livemcp", "livemcp_task": "livemcp"}
-FLEET = "fleet"
+_GZIP = b"\x1f\x8b"
+_QUERIES = re.compile(r"queries(?:[_-](?P<part>.+?))?\.jsonl(?:\.gz)?")
+_TOOLS = ("tools.jsonl", "tools.jsonl.gz", "servers.jsonl", "servers.jsonl.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a set is read from."""
+
+    name: str
+    tools: Path
+    queries: Path
+    family: str = ""
+    """The folder it was found under: sets of one family have a mean of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A query and what answers it."""
 
+    id: str | int
     text: str
     groups: tuple[frozenset[str], ...]
     style: str = ""
@@ -37,49 +51,130 @@ class ToolSet:
     tools: tuple[Mapping[str, Any], ...]
     questions: tuple[Question, ...]
 
+    @property
+    def documents(self) -> list[Document]:
+        """The tools as search takes them."""
+        return [document(tool) for tool in self.tools]
 
-def read_set(shared: Path, name: str) -> ToolSet:
-    """One of `SETS`, or `FLEET`."""
-    if name == FLEET:
-        return ToolSet(name, _fleet_tools(shared), _questions(shared / "fleet" / "queries_dev.jsonl.gz"))
-    tools = _lines(shared / "retrieval" / _TOOLS_OF.get(name, name) / "tools.jsonl.gz")
-    return ToolSet(name, tuple(tools), _questions(shared / "retrieval" / name / "queries.jsonl.gz"))
+
+class UnreadableSet(Exception):
+    """A file is not what it should be; the message says which, and what is expected there."""
+
+
+def discover(folders: Iterable[Path]) -> tuple[list[Source], list[Path]]:
+    """The sets in these folders, by path, and the files of queries to which no tools belong.
+
+    A file `queries.jsonl` is named after its folder, `queries_dev.jsonl` is the folder's `dev`. Its tools lie beside
+    it, or in the neighbouring folder that the name begins with: `livemcp_agent` shares those of `livemcp`.
+    """
+    found: list[Source] = []
+    orphans: list[Path] = []
+    for folder in folders:
+        for queries in sorted(folder.resolve().rglob("queries*.jsonl*")):
+            if (match := _QUERIES.fullmatch(queries.name)) is None or _has_plain_copy(queries):
+                continue
+            name = "_".join(filter(None, (queries.parent.name, match["part"])))
+            if (tools := _tools_for(queries.parent)) is None:
+                orphans.append(queries)
+            else:
+                found.append(Source(name, tools, queries, folder.resolve().name))
+    return list(_named_apart(found)), orphans
+
+
+def read_set(source: Source) -> ToolSet:
+    """All of a set."""
+    return ToolSet(source.name, read_tools(source.tools), read_questions(source.queries))
+
+
+def reduced(tools: ToolSet, questions: int, size: int) -> ToolSet:
+    """A small set of the same kind: some questions, the tools that answer them, and others up to `size`."""
+    some = tools.questions[:: -(-len(tools.questions) // questions)]
+    needed = {id_ for question in some for group in question.groups for id_ in group}
+    others = [tool["id"] for tool in tools.tools if tool["id"] not in needed]
+    room = max(1, size - len(needed))
+    kept = needed | set(others[:: max(1, -(-len(others) // room))])
+    return replace(tools, tools=tuple(tool for tool in tools.tools if tool["id"] in kept), questions=some)
+
+
+def read_tools(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """The tools of a file, recorded servers taken apart."""
+    try:
+        return tuple(tool for line in _lines(path) for tool in _tools_of(line))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UnreadableSet(f"{path}: not a list of tools ({error!r}). Expected {{id, server, name, …}}.") from error
+
+
+def read_questions(path: Path) -> tuple[Question, ...]:
+    """The questions of a file."""
+    try:
+        return tuple(
+            Question(
+                line.get("id", number), line["query"], tuple(map(frozenset, line["groups"])), line.get("style") or ""
+            )
+            for number, line in enumerate(_lines(path), 1)
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UnreadableSet(f"{path}: not a list of queries ({error!r}). Expected {{id, query, groups}}.") from error
 
 
 def document(tool: Mapping[str, Any]) -> Document:
     """A tool of a set as the catalog would hand it to search."""
     schema = read_schema(tool.get("input_schema"))
+    title, description = tool.get("title") or "", tool.get("description") or ""
     introduction = " ".join(filter(None, (tool.get("server_title"), tool.get("server_description"))))
+    said = (title, description, introduction, *schema.parameters, schema.descriptions, *schema.enums)
     return Document(
         id=tool["id"],
-        hash=fingerprint(tool["id"], tool["description"] or "", introduction, *schema.parameters, schema.descriptions),
-        group=tool["server"],
+        hash=fingerprint(tool["id"], *said),
+        group=tool.get("server") or "",
         name=tool["name"],
-        title=tool.get("title") or "",
-        server=tool["server"],
+        title=title,
+        server=tool.get("server") or "",
         server_text=introduction,
-        description=tool["description"] or "",
+        description=description,
         parameters=schema.parameters,
         parameter_text=schema.descriptions,
         enums=schema.enums,
     )
 
 
-def _fleet_tools(shared: Path) -> tuple[Mapping[str, Any], ...]:
-    return tuple(
+def _tools_for(folder: Path) -> Path | None:
+    """The tools beside the queries, or those of the neighbour with the longest name that this one's begins with."""
+    parts = re.split(r"(?=[_-])", folder.name)
+    names = ["".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    places = (folder.with_name(name) / file for name in names for file in _TOOLS)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _has_plain_copy(path: Path) -> bool:
+    return path.suffix == ".gz" and path.with_suffix("").is_file()
+
+
+def _named_apart(sources: Sequence[Source]) -> Iterator[Source]:
+    """Names are what `--set` and files of ranks go by: the second of a name gets a number."""
+    seen: dict[str, int] = {}
+    for source in sources:
+        seen[source.name] = seen.get(source.name, 0) + 1
+        yield source if seen[source.name] == 1 else replace(source, name=f"{source.name}-{seen[source.name]}")
+
+
+def _tools_of(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    if "tools" not in line:
+        _ = line["id"], line["name"]
+        return (line,)
+    greeting = line.get("initialize")
+    return (
         {
-            "id": f"{server['slug']}/{tool['name']}",
-            "server": server["slug"],
-            "server_title": _text(server["initialize"], "serverInfo", "title"),
-            "server_description": _text(server["initialize"], "serverInfo", "description")
-            or _text(server["initialize"], "instructions"),
+            "id": f"{line['slug']}/{tool['name']}",
+            "server": line["slug"],
+            "server_title": _text(greeting, "serverInfo", "title"),
+            "server_description": _text(greeting, "serverInfo", "description") or _text(greeting, "instructions"),
             "name": tool["name"],
             "title": tool.get("title") or _text(tool, "annotations", "title"),
             "description": tool.get("description") or "",
             "input_schema": tool.get("inputSchema"),
         }
-        for server in _lines(shared / "fleet" / "servers.jsonl.gz")
-        for tool in server["tools"]
+        for tool in line["tools"]
     )
 
 
@@ -89,12 +184,16 @@ def _text(value: Any, *path: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _questions(path: Path) -> tuple[Question, ...]:
-    return tuple(
-        Question(line["query"], tuple(map(frozenset, line["groups"])), line.get("style", "")) for line in _lines(path)
-    )
-
-
-def _lines(path: Path) -> Sequence[dict[str, Any]]:
-    with gzip.open(path) as lines:
-        return [orjson.loads(line) for line in lines]
+def _lines(path: Path) -> Iterator[Any]:
+    try:
+        body = path.read_bytes()
+        # By its first bytes, because not every gzipped file says so in its name.
+        lines = (gzip.decompress(body) if body.startswith(_GZIP) else body).splitlines()
+    except (OSError, EOFError) as error:
+        raise UnreadableSet(f"{path} cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise UnreadableSet(f"{path}:{number}: not JSON ({error})") from error

@@ -1,0 +1,68 @@
+"""A catalog of any size that still looks real: recorded tools, then varied copies of them on other servers.
+
+In a copy, every third word of the description and one word of the name are exchanged for words of other tools, so that
+the vocabulary and its skew stay real. Its vector is its source's with noise, renormalised and put in 8 bits again:
+encoding 100,000 texts would take a quarter of an hour and change no time that is measured.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from portico.search import Document, Vector, fingerprint
+from portico.search.dense.encoder import quantised
+
+_LIKENESS = 0.8
+"""The cosine of a copy and its source: near enough to be of its kind, too far to be its twin."""
+_BLOCK = 4_096
+
+
+def enlarged(real: Sequence[Document], size: int) -> list[Document]:
+    """The first `size` of the real documents and, beyond them, of their varied copies."""
+    found = list(real[:size])
+    chance = random.Random(7)
+    pool = [word for it in real for word in it.description.split()[:40]] or ["tool"]
+    while len(found) < size:
+        source = real[len(found) % len(real)]
+        copy = len(found) // len(real)
+        found.append(varied(source, f"{source.group}-{copy}", chance, pool))
+    return found
+
+
+def varied(source: Document, server: str, chance: random.Random, pool: Sequence[str]) -> Document:
+    """A tool like `source` on another server, saying it in other words."""
+    words = [chance.choice(pool) if place % 3 == 2 else word for place, word in enumerate(source.description.split())]
+    name = f"{source.name}_{chance.choice(pool).strip('.,:()`').lower()}"
+    description = " ".join(words)
+    return replace(
+        source,
+        id=f"{server}/{name}",
+        hash=fingerprint(server, name, description),
+        group=server,
+        server=server,
+        name=name,
+        description=description,
+    )
+
+
+def vectors_for(documents: Sequence[Document], real: Mapping[str, Vector]) -> dict[str, Vector]:
+    """Vectors for what `enlarged` made of the documents of `real`, which holds one of each in their order."""
+    sources = np.array(list(real.values()))
+    chance = np.random.default_rng(7)
+    found = {it.id: real[it.id] for it in documents[: len(sources)]}
+    for at in range(len(sources), len(documents), _BLOCK):
+        block = documents[at : at + _BLOCK]
+        rows = _noisy(sources[np.arange(at, at + len(block)) % len(sources)], chance)
+        found.update(zip((it.id for it in block), rows, strict=True))
+    return found
+
+
+def _noisy(rows: np.ndarray, chance: np.random.Generator) -> Iterator[Vector]:
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    noise = chance.standard_normal(rows.shape)
+    # Random directions of a high dimension are all but at right angles, so lengths alone decide the cosine.
+    noise *= np.sqrt(1 / _LIKENESS**2 - 1) / np.linalg.norm(noise, axis=1, keepdims=True)
+    mixed = units + noise
+    return iter(quantised((mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)))

@@ -1,0 +1,56 @@
+"""The vectors of a benchmark's tools, kept between runs: encoding some thousands takes most of a minute.
+
+They lie under the encoder's name and a hash of everything that makes a vector of a text, so that another model, or
+another way of reading for it, never meets the vectors of the last one.
+"""
+
+import hashlib
+import sys
+import tempfile
+from collections.abc import Iterable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from portico.search import Document, Encoder, Vector, key_of, text_of
+from portico.search.dense.encoder import NAME, WIDTH
+from portico.storage.vector_file import VectorFile
+
+_BATCH = 512
+"""Texts between two saves: what a run that is broken off has lost."""
+
+
+def default_folder() -> Path:
+    """A folder for vectors that may be deleted at any time."""
+    return Path(tempfile.gettempdir()) / "portico-benchmark-vectors"
+
+
+def vectors_of(documents: Iterable[Document], encoder: Encoder, folder: Path) -> dict[str, Vector]:
+    """The vector of each document by id, encoded where none is kept; `EncoderUnavailable` where that cannot be."""
+    texts = {it.id: text_of(it) for it in documents}
+    keys = {id_: key_of(text) for id_, text in texts.items()}
+    file = VectorFile(folder / f"{NAME}-{_recipe()}", WIDTH)
+    known = file.find(keys.values())
+    missing = {keys[id_]: text for id_, text in texts.items() if keys[id_] not in known}
+    if missing:
+        print(f"encoding {len(missing):,} of {len(texts):,} tools …", file=sys.stderr, flush=True)
+    order = list(missing)
+    for at in range(0, len(order), _BATCH):
+        batch = order[at : at + _BATCH]
+        new = dict(zip(batch, encoder.documents(missing[key] for key in batch), strict=True))
+        file.add(new)
+        known.update(new)
+    return {id_: known[key] for id_, key in keys.items()}
+
+
+def _recipe() -> str:
+    digest = hashlib.blake2b(digest_size=6)
+    room = files("portico.search.dense")
+    for file in (*_sorted(room), *_sorted(room / "model")):
+        if file.is_file() and not file.name.endswith(".md"):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _sorted(folder: Traversable) -> list[Traversable]:
+    return sorted(folder.iterdir(), key=lambda it: it.name)

@@ -1,0 +1,1 @@
+"""The parts of the benchmarks that decide what a figure is."""

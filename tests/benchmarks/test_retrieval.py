@@ -1,0 +1,123 @@
+"""The retrieval benchmark: what it makes of a ranking, what it writes, and that every part it switches off exists."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.contestants import PAGE, ranked_ids
+from benchmarks.ranks import place_for, write_ranks
+
+from benchmarks import ablation, retrieval
+from portico.search import Hit, Ranking, fusion
+from tests.benchmarks.tiny_set import QUESTIONS, TOOLS, write_lines, write_set
+
+
+def ranking(*hits: Hit) -> Ranking:
+    return Ranking(hits, len(hits), 1.0)
+
+
+def test_twins_stand_behind_the_first_page_and_behind_their_hit_after_it():
+    page = [Hit(f"h{number}", 1.0) for number in range(PAGE)]
+    page[2] = Hit("h2", 1.0, twins=("t2", "t2b"))
+    page[0] = Hit("h0", 1.0, twins=("t0",))
+    later = [Hit("h10", 0.5, twins=("t10",)), Hit("h11", 0.4)]
+    ids = ranked_ids(ranking(*page, *later))
+    assert ids[:PAGE] == [f"h{number}" for number in range(PAGE)]
+    assert ids[PAGE:] == ["t0", "t2", "t2b", "h10", "t10", "h11"]
+
+
+def test_no_id_is_ranked_twice():
+    assert ranked_ids(ranking(Hit("a", 1.0, twins=("b", "c")), Hit("b", 0.9, twins=("c",)))) == ["a", "b", "c"]
+
+
+def test_ranks_of_one_set_are_the_file_itself_and_of_several_a_file_each(tmp_path: Path):
+    out = tmp_path / "out"
+    assert place_for(out, "tiny", several=False) == out
+    assert place_for(out, "tiny", several=True) == out / "tiny.jsonl"
+    out.mkdir()
+    assert place_for(out, "tiny", several=False) == out / "tiny.jsonl"
+
+
+def test_ranks_are_one_line_of_json_per_question(tmp_path: Path):
+    path = tmp_path / "new" / "ranks.jsonl"
+    write_ranks(path, [("q1", ["a", "ü"]), (2, [])])
+    assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == [
+        {"id": "q1", "ranked": ["a", "ü"]},
+        {"id": 2, "ranked": []},
+    ]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: object) -> int:
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(sys, "argv", ["retrieval", *map(str, arguments), "--no-peer", "--cache", str(cache)])
+    return retrieval.main()
+
+
+def test_a_folder_of_sets_is_measured_by_set_style_and_refusal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name in ("one", "two"):
+        write_set(tmp_path / "sets" / name)
+    assert run(monkeypatch, tmp_path, "--data", tmp_path / "sets", "--ranks", tmp_path / "ranks") == 0
+    printed = capsys.readouterr().out
+    for words in ("R@1", "R@3", "MRR", "p99 ms", "mean of sets (2)", "keyword", "said so %"):
+        assert words in printed
+    ranks = [json.loads(line) for line in (tmp_path / "ranks" / "two.jsonl").read_text("utf-8").splitlines()]
+    assert [line["id"] for line in ranks] == [question["id"] for question in QUESTIONS]
+    assert ranks[0]["ranked"][0] == "post/send"
+
+
+def test_tools_and_queries_of_one_s_own_are_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    tools = write_lines(tmp_path / "mine.jsonl", TOOLS)
+    queries = write_lines(tmp_path / "asked.jsonl.gz", QUESTIONS)
+    assert run(monkeypatch, tmp_path, "--tools", tools, "--queries", queries, "--ranks", tmp_path / "ranks.jsonl") == 0
+    assert "asked" in capsys.readouterr().out
+    assert len((tmp_path / "ranks.jsonl").read_text("utf-8").splitlines()) == len(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--tools", "t.jsonl"], "go together"),
+        (["--data", "nowhere"], "Say where sets are with --data"),
+        (["--data", ".", "--set", "unknown"], "There are: one"),
+        (["--data", ".", "--ablation", "--ranks", "out"], "Choose one"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_advice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], advice: str
+):
+    write_set(tmp_path / "one")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=advice):
+        run(monkeypatch, tmp_path, *arguments)
+
+
+def test_the_ablation_has_a_row_for_every_variant_and_for_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_set(tmp_path / "sets" / "one")
+    assert run(monkeypatch, tmp_path, "--data", tmp_path / "sets", "--ablation") == 0
+    printed = capsys.readouterr().out
+    for label in (*(variant.label for variant in ablation.VARIANTS), ablation.COLD, ablation.WARM):
+        assert label in printed
+
+
+@pytest.mark.parametrize("variant", ablation.VARIANTS, ids=lambda variant: variant.label)
+def test_every_constant_that_a_variant_exchanges_exists_and_is_put_back(variant: ablation.Variant):
+    before = fusion.DENSE_SHARE
+    during = variant.constants.get("fusion.DENSE_SHARE", before)
+    with ablation.exchanged(variant.constants):
+        assert during == fusion.DENSE_SHARE
+    assert before == fusion.DENSE_SHARE
+
+
+def test_a_constant_that_is_gone_is_named():
+    with (
+        pytest.raises(AttributeError, match=r"portico\.search\.fusion has no GONE"),
+        ablation.exchanged({"fusion.GONE": 1}),
+    ):
+        pass
