@@ -20,9 +20,9 @@ def test_a_search_on_the_demo_servers_finds_its_tool_and_says_what_it_searched(h
     ran = home.run("search", "convert", "miles", "to", "km", "--limit", "2")
     assert ran.code == 0
     head, first, _, more = ran.out.splitlines()
-    assert head.endswith("matches for 'convert miles to km', best first:")
+    assert head == "Best matches for 'convert miles to km':"
     assert first.startswith("units.convert_units(value: number, from_unit, to_unit")
-    assert "more: --limit" in more
+    assert more == "More: --limit 8"
     assert "embedded demo servers" in ran.err
 
 

@@ -84,7 +84,7 @@ def pages(ask: Callable[[str | None], str]) -> Iterator[str]:
 
 def test_matches_come_best_first_one_line_each_with_what_to_do_next():
     answer = discovery.search(HOUSE, {}, BUDGET, "close issue")
-    assert answer.splitlines()[0] == "4 matches for 'close issue', best first:"
+    assert answer.splitlines()[0] == "Best matches for 'close issue':"
     assert answer.splitlines()[1] == "github.close_issue(number) — Close an issue."
     assert "Next: call_tool(name, arguments), or describe_tools(names) first." in answer
 
@@ -99,7 +99,7 @@ def test_a_search_can_be_kept_to_one_server():
     answer = discovery.search(HOUSE, {}, BUDGET, "create issue", server="GitLab")
     assert lines(answer, "gitlab") == ["gitlab.create_issue"]
     assert lines(answer, "github") == []
-    assert "on gitlab, best first" in answer
+    assert "on gitlab:" in answer
 
 
 def test_a_wrong_server_gets_the_nearest_back():

@@ -174,7 +174,7 @@ async def test_an_agent_can_ask_why() -> None:
     async with house() as gateway, connect(gateway) as client:
         answer = await ask(client, "search_tools", query="convert miles to km", detail="explain", limit=2)
         head, sure, first, *_ = answer.splitlines()
-        assert head.endswith("for 'convert miles to km', best first:")
+        assert head == "Best matches for 'convert miles to km':"
         assert re.fullmatch(r"Confidence [01]\.\d\d \(nothing fits below 0\.\d+\); compared words and meaning\.", sure)
         assert re.match(
             r"1\. units\.convert_units: score [\d.]+; words [\d.]+ of a perfect match: .*convert \(.*name.*\).*; "

@@ -188,8 +188,7 @@ def _next(search: Search, page: Page) -> Sequence[str]:
     """How to go on, in commands."""
     lines = list[str]()
     if page.more(len(page.hits)):
-        left = page.ranking.total - sum(1 + len(hit.twins) for hit in page.hits)
-        lines.append(f"{left} more: --limit {min(page.ranking.total, search.question.limit * 4)}")
+        lines.append(f"More: --limit {search.question.limit * 4}")
     if page.ranking.weak:
         other = "search without the filters" if search.where else "try other words for the same thing"
         lines += [f"{other.capitalize()}, or look around: portico browse {' '.join(page.ranking.near[:1])}".rstrip()]

@@ -10,7 +10,7 @@ from portico.catalog.visible import quoted
 from portico.disclosure import cursor as cursors
 from portico.disclosure import explain, metatools
 from portico.disclosure.budget import pack
-from portico.disclosure.lines import States, counted, room, server_line, unlisted
+from portico.disclosure.lines import States, room, server_line, unlisted
 from portico.disclosure.misfit import UNLIKELY, misfit, spelt_alike, tagged, unmatched, words_only
 from portico.disclosure.question import Search
 from portico.disclosure.render import addresses, brief, schema
@@ -78,13 +78,12 @@ def _entries(search: Search, found: Page) -> Iterator[str]:
 
 
 def head(search: Search, found: Page, states: States, for_servers: int, *, explained: bool) -> list[str]:
-    """What comes before the tools of a page: how many match, or that nothing fits and where to look instead."""
+    """What comes before the tools of a page: what they are, or that nothing fits and where to look instead."""
     query, where, ranking = quoted(search.question.query), search.where, found.ranking
     told = misfit(search, ranking, tuple(id_ for hit in found.hits for id_ in (hit.id, *hit.twins)))
     why = [explain.summary(search, ranking)] if explained else []
     if told is None:
-        total = counted(ranking.total, "match", "matches")
-        return [f"{total} for {query}{where and ' '}{where}, best first:", *why]
+        return [f"Best matches for {query}{where and ' '}{where}:", *why]
     if found.offset:
         return [f"More that is unlikely to do {query}:", *why]
     near = pack((server_line(entry, states) + tagged(entry) for entry in told.servers), for_servers).texts
