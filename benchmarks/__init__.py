@@ -4,12 +4,18 @@
     python -m benchmarks.startup        spawn of `portico stdio` → first search answer, beside `import mcp`
     python -m benchmarks.neighbours     calls to a healthy server while its neighbours are slow, silent, dead or noisy
     python -m benchmarks.fleet_tokens   tokens of a real fleet's listing, and what a client pays through Portico
-    python -m benchmarks.retrieval      whether search finds the right tool, beside FastMCP's search
-    python -m benchmarks.search_scale   how search grows with the catalog
+    python -m benchmarks.retrieval      whether search finds the right tool, by set and style, beside FastMCP's search;
+                                        with --ablation what each part of search is worth
+    python -m benchmarks.scale          how search grows with the catalog: build, load, memory, query, a changed server
 
 Each prints a table. `--json FILE` keeps it, `--smoke` is a run of seconds, `--check` fails when a goal is missed by
 more than its tolerance. Absolute times are this machine's, in this minute; only ratios travel.
 
 table (how results look) · rounds (contestants take turns; ratios within a round) · processes (what runs, and ends) ·
-peers (the programs beside Portico) · fleet (recorded servers as a configuration) · tool_sets (questions with answers)
+peers (the programs beside Portico) · fleet (recorded servers as a configuration)
+
+Of search: tool_sets (questions with answers) · chosen_sets (which of them, our own in questions/ among them) ·
+contestants (the searches that answer) · metrics (how good a ranking is) · ranks (rankings as files) · ablation (search
+without a part of it) · synthetic (a catalog of any size) · scale_probe (the process that is measured) · vector_cache
+(tools are encoded once) · one_thread (libraries that start no threads)
 """

@@ -7,7 +7,7 @@ called, the other half is put to the index before and after.
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import combinations
@@ -21,7 +21,7 @@ from benchmarks.metrics import MEASURES, Marks, marks
 from benchmarks.table import Cell, Table
 from benchmarks.tool_sets import Question, ToolSet
 from portico.search import Document, Encoder, Lift, Vector
-from portico.search.habits import Followed, Habits, Worn, hashed, query_terms
+from portico.search.habits import Followed, Habits, Hashes, Worn, hashed, query_terms
 
 _DAY_S = 86_400.0
 
@@ -94,7 +94,7 @@ def lifts_after(used: Sequence[Question], encoder: Encoder) -> Callable[[str], M
     """What search has learnt when each of these questions was asked once, and a tool called for each of its needs."""
     calls = [(question, sorted(map(min, question.groups))) for question in used]
     followed = tuple(
-        Followed(hashed(query_terms(question.text)), tool, Worn(1.0, 0.0), encoder.query(question.text).tobytes())
+        Followed(_terms(question.text), tool, Worn(1.0, 0.0), encoder.query(question.text))
         for question, tools in calls
         for tool in tools
     )
@@ -106,25 +106,35 @@ def lifts_after(used: Sequence[Question], encoder: Encoder) -> Callable[[str], M
         used={tool: Worn(float(times), 0.0) for tool, times in often.items()},
         together={pair: Worn(float(times), 0.0) for pair, times in pairs.items()},
     )
-    return lambda query: habits.lifts(query_terms(query), encoder.query(query), (), 0.0)
+    return lambda query: habits.lifts(_terms(query), encoder.query(query), (), 0.0)
 
 
-def table(of_sets: Mapping[str, Mapping[str, Marks]]) -> Table:
-    """R@5 of every set by variant, and the means over sets."""
+def _terms(query: str) -> Hashes:
+    return hashed(query_terms(query), b"benchmark")
+
+
+def table(of_sets: Mapping[str, Mapping[str, Marks]], apart: Collection[str] = ()) -> Table:
+    """R@5 of every set by variant, and the means over sets but those that stand `apart`."""
+    counted = [name for name in of_sets if name not in apart] or list(of_sets)
     shown = ("R@1", "R@5", "R@10", "nDCG@10")
     columns = [MEASURES.index(measure) for measure in shown]
     rows: list[tuple[Cell, ...]] = []
     for label in (*(variant.label for variant in VARIANTS), COLD, WARM):
         means = {name: 100 * found[label].mean(axis=0) for name, found in of_sets.items() if label in found}
         if means:
-            mean = np.mean(list(means.values()), axis=0)
+            mean = np.mean([means[name] for name in counted if name in means], axis=0)
             each = (float(means[name][MEASURES.index("R@5")]) if name in means else None for name in of_sets)
             rows.append((label, *each, *(float(mean[column]) for column in columns)))
     return Table(
         "What each part is worth: R@5 by set, and means over the sets, %",
         ("search", *of_sets, *(f"mean {measure}" for measure in shown)),
         tuple(rows),
-        "The last two rows share half of the questions: compare them with each other only.",
+        " ".join(
+            (
+                "The last two rows share half of the questions: compare them with each other only.",
+                *(f"{name} counts in no mean." for name in of_sets if name not in counted),
+            )
+        ),
     )
 
 

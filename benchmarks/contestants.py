@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
+from benchmarks.table import installed
 from benchmarks.tool_sets import ToolSet
 from portico.search import Document, Encoder, Hit, Index, Lift, Ranking, Vector
 
+OURS = "portico"
 DEPTH = 50
 """Places of a ranking that are looked at and written down."""
 PAGE = 10
@@ -46,7 +47,7 @@ def portico(index: Index, lifts: Callable[[str], Mapping[str, Lift]] | None = No
         ranking = index.search(query, limit, lifts=lifts(query) if lifts else None)
         return Answer(ranked_ids(ranking)[:limit], ranking.weak)
 
-    return Contestant("portico", search)
+    return Contestant(OURS, search)
 
 
 def ranked_ids(ranking: Ranking) -> list[str]:
@@ -63,10 +64,7 @@ def ranked_ids(ranking: Ranking) -> list[str]:
 
 def fastmcp_version() -> str:
     """The version of FastMCP; empty where it is not installed."""
-    try:
-        return version("fastmcp")
-    except PackageNotFoundError:
-        return ""
+    return installed("fastmcp")
 
 
 def fastmcp(tools: ToolSet) -> Contestant:

@@ -81,6 +81,11 @@ def discover(folders: Iterable[Path]) -> tuple[list[Source], list[Path]]:
     return list(_named_apart(found)), orphans
 
 
+def tools_in(folder: Path) -> Path | None:
+    """The file of tools that lies in a folder."""
+    return next((folder / name for name in _TOOLS if (folder / name).is_file()), None)
+
+
 def read_set(source: Source) -> ToolSet:
     """All of a set."""
     return ToolSet(source.name, read_tools(source.tools), read_questions(source.queries))
@@ -142,8 +147,8 @@ def _tools_for(folder: Path) -> Path | None:
     """The tools beside the queries, or those of the neighbour with the longest name that this one's begins with."""
     parts = re.split(r"(?=[_-])", folder.name)
     names = ["".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    places = (folder.with_name(name) / file for name in names for file in _TOOLS)
-    return next((place for place in places if place.is_file()), None)
+    places = (tools_in(folder.with_name(name)) for name in names)
+    return next((place for place in places if place is not None), None)
 
 
 def _has_plain_copy(path: Path) -> bool:

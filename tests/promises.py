@@ -6,7 +6,8 @@ A proof is a test, `path::name`; a benchmark that prints the figure, `benchmarks
 
 from dataclasses import dataclass
 
-ISSUE = "issue 2, A gateway that works end to end"
+HOUSE = "issue 2, A gateway that works end to end"
+SEARCH = "issue 3, Search that finds the tool"
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class Promise:
     proofs: tuple[str, ...]
 
 
-def _promises(source: str, *rows: tuple[str, str, tuple[str, ...]]) -> tuple[Promise, ...]:
-    return tuple(Promise(id, sentence, f"{ISSUE}: {source}", proofs) for id, sentence, proofs in rows)
+def _promises(source: str, *rows: tuple[str, str, tuple[str, ...]], issue: str = HOUSE) -> tuple[Promise, ...]:
+    return tuple(Promise(id, sentence, f"{issue}: {source}", proofs) for id, sentence, proofs in rows)
 
 
 MATRIX = "tests/interaction/test_matrix.py"
@@ -44,6 +45,16 @@ DISCOVERY, VIEW = "tests/disclosure/test_discovery.py", "tests/disclosure/test_v
 INDEX = "tests/search/test_index.py"
 FLEET = "tests/fleet/test_fleet_rendering.py"
 KIT = "tests/test_kit.py"
+HYBRID, REPLACING = "tests/search/test_hybrid.py", "tests/search/test_replacing.py"
+EVERYDAY, PACKAGE = "tests/search/test_everyday_queries.py", "tests/test_package.py"
+ENCODER, MEANINGS = "tests/search/dense/test_encoder.py", "tests/catalog/test_meanings.py"
+WORDPIECE = "tests/search/dense/test_wordpiece.py"
+RESULTS, EXPLAIN = "tests/disclosure/test_results.py", "tests/disclosure/test_explain.py"
+SEARCHING, LEARNING = "tests/interaction/test_searching.py", "tests/interaction/test_learning.py"
+HABITS, LEARNER = "tests/search/test_habits.py", "tests/learning/test_learner.py"
+KEPT_HABITS, KEPT_VECTORS = "tests/storage/test_habits.py", "tests/storage/test_vector_file.py"
+CLI_SEARCH, FORGETTING = "tests/cli/test_search.py", "tests/cli/test_forgetting.py"
+RETRIEVAL, TOOL_SETS = "tests/benchmarks/test_retrieval.py", "tests/benchmarks/test_tool_sets.py"
 
 PROJECT = _promises(
     "the project",
@@ -653,6 +664,474 @@ MUST_SHOW = _promises(
     ("show.latency", "A call costs at most 2.5 times a direct one at the median.", ("benchmarks/latency.py",)),
 )
 
+FINDING = _promises(
+    "search",
+    (
+        "search.pure",
+        "Documents enter and ranked ids with reasons leave: asking changes nothing, and the same question has the same "
+        "answer.",
+        (
+            f"{HYBRID}::test_vectors_do_not_change_when_they_are_searched",
+            f"{HYBRID}::test_scores_fall_and_reasons_name_words_of_the_query",
+            f"{HYBRID}::test_operators_code_and_noise_are_answered_like_words",
+        ),
+    ),
+    (
+        "search.fields",
+        "Words are looked for in name, title, server, description, parameters, their descriptions and enums.",
+        (
+            f"{INDEX}::test_every_field_is_searched",
+            "tests/search/test_schema_text.py::test_names_descriptions_and_enums_are_read_at_every_depth",
+            "tests/search/test_tokens.py::test_an_identifier_gives_the_same_terms_however_it_is_spelt",
+        ),
+    ),
+    (
+        "search.meaning",
+        "A tool is found by its meaning, also where it shares no word with the question.",
+        (
+            f"{HYBRID}::test_a_paraphrase_without_a_shared_word_finds_its_tool",
+            f"{MEANINGS}::test_a_gateway_finds_by_meaning_what_shares_no_word_with_the_question",
+        ),
+    ),
+    (
+        "search.exact",
+        "Whoever types a name or an address gets that tool first, whatever matches in words or meaning.",
+        (
+            f"{HYBRID}::test_an_exact_address_always_ranks_first",
+            f"{HYBRID}::test_meaning_alone_never_ranks_before_an_exact_name",
+            f"{INDEX}::test_of_names_that_differ_in_separators_only_the_one_typed_ranks_first",
+        ),
+    ),
+    (
+        "search.filters",
+        "A search can be kept to a server, a category, tags, a latency and a success rate; untried tools pass.",
+        (
+            f"{HYBRID}::test_a_filter_by_group_hides_the_rest",
+            f"{HYBRID}::test_a_filter_by_category_or_tag_hides_the_rest_whatever_the_case",
+            f"{HYBRID}::test_a_tool_that_is_slow_or_fails_is_filtered_and_one_never_called_passes",
+            f"{HYBRID}::test_a_filter_changes_who_is_shown_and_not_in_which_order",
+            f"{SEARCHING}::test_a_search_can_be_kept_to_tags",
+            f"{SEARCHING}::test_tools_that_failed_or_were_slow_can_be_left_out",
+            f"{SEARCHING}::test_filters_that_know_of_no_call_say_so",
+            f"{CLI_SEARCH}::test_every_filter_of_the_documentation_is_there",
+        ),
+    ),
+    (
+        "search.twins",
+        "Tools of several servers that say the same share one place, and none is lost.",
+        (
+            f"{HYBRID}::test_tools_of_several_servers_that_say_the_same_share_one_place",
+            f"{HYBRID}::test_tools_of_one_server_never_share_a_place",
+            f"{HYBRID}::test_pages_show_every_tool_once_and_none_is_lost",
+            f"{RESULTS}::test_many_twins_do_not_fill_the_page",
+            f"{SEARCHING}::test_copies_of_a_tool_on_several_servers_take_one_place",
+        ),
+    ),
+    (
+        "search.needs",
+        "A request with several needs gets a tool for each.",
+        (
+            f"{HYBRID}::test_a_request_with_several_needs_gets_a_tool_for_each",
+            f"{INDEX}::test_a_request_with_several_needs_gets_a_tool_for_each",
+        ),
+    ),
+    (
+        "search.vectors",
+        "Vectors have 8 bits a number, and words and vectors lie in one file that is mapped into memory.",
+        (
+            f"{ENCODER}::test_8_bits_keep_how_near_two_vectors_are",
+            f"{HYBRID}::test_a_dumped_index_is_the_same_index",
+            "tests/search/dense/test_vectors.py::TestNearness::test_rows_in_a_mapped_file_are_as_good_as_any",
+            "tests/storage/test_index_file.py::"
+            "test_an_index_that_was_loaded_stays_good_while_the_file_is_replaced_and_removed",
+        ),
+    ),
+    issue=SEARCH,
+)
+
+THE_ENCODER = _promises(
+    "the encoder",
+    (
+        "encoder.package",
+        "The weights, the vocabulary and the model card are in the package.",
+        (
+            f"{PACKAGE}::test_the_model_and_its_card_are_in_the_package",
+            f"{PACKAGE}::test_the_card_tells_what_the_model_was_made_of_how_good_it_is_and_where_it_ends",
+        ),
+    ),
+    (
+        "encoder.offline",
+        "Nothing is downloaded: search by meaning works where there is no network.",
+        (
+            f"{ENCODER}::test_no_network_is_needed",
+            f"{PACKAGE}::test_search_by_meaning_works_where_there_is_no_network",
+        ),
+    ),
+    (
+        "encoder.light",
+        "No training framework and no hub is installed with it, and importing search reads no model.",
+        (
+            f"{PACKAGE}::test_no_framework_and_no_hub_is_installed_with_it",
+            f"{ENCODER}::test_importing_search_reads_no_model",
+        ),
+    ),
+    (
+        "encoder.steady",
+        "The same text has the same vector, whatever ran before or runs beside it.",
+        (
+            f"{ENCODER}::test_the_same_text_is_the_same_vector_whatever_ran_before",
+            f"{ENCODER}::test_many_threads_may_ask_a_new_encoder_at_once",
+        ),
+    ),
+    (
+        "encoder.missing",
+        "Where the encoder cannot be loaded, words are searched alone, and agents and people are told.",
+        (
+            f"{ENCODER}::test_a_model_that_cannot_be_read_leaves_search_by_words",
+            f"{ENCODER}::test_without_onnxruntime_search_goes_on_by_words",
+            f"{SEARCHING}::test_without_the_model_words_are_searched_and_a_poor_answer_says_so",
+            f"{CLI_SEARCH}::test_without_the_model_words_are_searched_and_the_reason_is_said",
+            f"{CLI_SEARCH}::test_status_tells_how_tools_are_found",
+        ),
+    ),
+    (
+        "encoder.training",
+        "The scripts and the queries it was trained with are here, with the licence of every source.",
+        (
+            "tests/training/test_readers.py::test_every_source_names_a_reader_a_commit_and_a_licence_that_lets_us",
+            "tests/training/test_readers.py::test_the_list_of_sources_that_is_published_is_the_one_that_is_read",
+            "tests/training/test_queries.py::test_every_row_names_a_tool_and_asks_for_it",
+            "tests/training/test_examples.py::test_the_same_seed_gives_the_same_examples",
+            "tests/training/test_export.py::test_the_graph_gives_the_vectors_of_its_weights",
+        ),
+    ),
+    (
+        "encoder.honest",
+        "No training query is one that the benchmark asks.",
+        ("tests/training/test_queries.py::test_no_query_is_one_that_search_is_judged_by",),
+    ),
+    issue=SEARCH,
+)
+
+STYLES = _promises(
+    "typos, abbreviations, other languages",
+    (
+        "styles.typos",
+        "A misspelt question finds its tool: `k8s pods crashign`.",
+        (
+            f"{EVERYDAY}::test_a_slip_of_the_finger_finds_the_tool",
+            f"{HYBRID}::test_a_typo_finds_its_tool",
+        ),
+    ),
+    (
+        "styles.abbreviations",
+        "An abbreviation finds its tool.",
+        (
+            f"{EVERYDAY}::test_an_abbreviation_finds_the_tool",
+            f"{INDEX}::test_a_word_used_for_another_finds_its_tool",
+        ),
+    ),
+    (
+        "styles.languages",
+        "A question in another language finds its tool: `Rechnung an einen Kunden senden`.",
+        (
+            f"{EVERYDAY}::test_another_language_finds_the_tool",
+            f"{HYBRID}::test_another_language_finds_its_tool",
+            f"{WORDPIECE}::test_the_shipped_vocabulary_knows_other_languages",
+        ),
+    ),
+    (
+        "styles.measured",
+        "Each style of question is measured apart.",
+        (f"{RETRIEVAL}::test_a_folder_of_sets_is_measured_by_set_style_and_refusal", "benchmarks/retrieval.py"),
+    ),
+    issue=SEARCH,
+)
+
+NOTHING_FITS = _promises(
+    "knowing when nothing fits",
+    (
+        "misfit.said",
+        "What no tool does is said first, with the nearest servers.",
+        (
+            f"{RESULTS}::test_that_nothing_fits_is_said_first_with_the_nearest_servers_and_then_the_nearest_tools",
+            f"{SEARCHING}::test_what_no_tool_does_is_said_before_the_few_that_are_nearest",
+            "tests/interaction/test_searching_page.py::test_the_answer_that_nothing_fits_reads_as_the_page_shows_it",
+            f"{EVERYDAY}::test_what_no_tool_does_is_called_so_and_what_one_does_is_not",
+            f"{CLI_SEARCH}::test_that_nothing_fits_is_said_with_the_nearest_servers_and_a_few_tools",
+        ),
+    ),
+    (
+        "misfit.weak",
+        "A weak but right match is not hidden: the nearest tools follow, and the rest can be had.",
+        (
+            f"{RESULTS}::test_of_what_does_not_fit_a_few_are_shown_and_the_rest_can_be_had",
+            f"{RESULTS}::test_a_query_that_fits_is_not_called_a_misfit",
+            f"{SEARCHING}::test_what_a_tool_does_is_not_denied",
+        ),
+    ),
+    issue=SEARCH,
+)
+
+FROM_USE = _promises(
+    "learning from use",
+    (
+        "learning.followed",
+        "The tool that was called after a search comes earlier in the next search like it.",
+        (
+            f"{LEARNING}::test_what_was_called_after_a_search_comes_first_in_the_next_like_it",
+            f"{HABITS}::test_queries_of_one_meaning_lift_though_they_share_no_word",
+            f"{LEARNING}::test_a_call_that_fails_is_no_sign_that_the_tool_was_meant",
+        ),
+    ),
+    (
+        "learning.together",
+        "What is used together with the latest calls is lifted.",
+        (
+            f"{HABITS}::test_what_was_used_together_with_the_latest_calls_is_lifted_whichever_came_first",
+            f"{LEARNER}::test_tools_used_together_are_lifted_after_one_of_them",
+        ),
+    ),
+    (
+        "learning.kept",
+        "What was learnt outlives a restart, and gateways on one folder share it.",
+        (
+            f"{LEARNING}::test_a_restart_keeps_what_was_learnt",
+            f"{LEARNING}::test_another_gateway_on_the_same_folder_learns_and_forgets_too",
+        ),
+    ),
+    (
+        "learning.bounded",
+        "What is kept is bounded for each scope, and so is the number of scopes.",
+        (
+            f"{KEPT_HABITS}::test_each_scope_keeps_its_strongest_and_no_more",
+            f"{KEPT_HABITS}::test_callers_under_ever_new_names_do_not_fill_the_disk",
+            f"{LEARNER}::test_a_crowd_of_sessions_and_names_takes_bounded_room",
+        ),
+    ),
+    (
+        "learning.fades",
+        "What was learnt counts half after a half-life.",
+        (
+            f"{HABITS}::test_what_was_learnt_counts_half_after_a_half_life",
+            f"{LEARNER}::test_what_was_learnt_fades",
+        ),
+    ),
+    (
+        "learning.scopes",
+        "Each caller learns alone, or all together where the configuration says so, or nobody.",
+        (
+            f"{LEARNING}::test_what_a_caller_taught_is_that_caller_s_own",
+            f"{LEARNING}::test_what_was_learnt_in_a_profile_stays_in_it",
+            f"{LEARNING}::test_all_callers_learn_together_where_the_configuration_says_so",
+            f"{LEARNING}::test_with_learning_off_nothing_is_recorded_and_nothing_changes",
+        ),
+    ),
+    (
+        "learning.forget",
+        "`portico search --forget` drops what was learnt, or a server's or a profile's part of it.",
+        (
+            f"{FORGETTING}::test_what_was_learnt_is_forgotten_and_counted",
+            f"{FORGETTING}::test_forgetting_can_be_narrowed_to_a_server",
+            f"{KEPT_HABITS}::test_forgetting_can_be_narrowed_to_a_profile_or_a_server",
+        ),
+    ),
+    (
+        "learning.private",
+        "No text of a query is kept, and nobody else may read what is.",
+        (
+            f"{LEARNING}::test_no_text_of_a_query_is_kept",
+            f"{KEPT_HABITS}::test_nobody_else_may_read_what_was_learnt",
+        ),
+    ),
+    (
+        "learning.harmless",
+        "An exact name wins whatever was learnt, what matches nothing is not lifted, and no lift exceeds its bound.",
+        (
+            f"{HABITS}::test_an_exact_name_wins_whatever_was_learnt",
+            f"{LEARNING}::test_an_exact_name_comes_first_whatever_was_learnt",
+            f"{HYBRID}::test_a_tool_that_matches_nothing_is_not_lifted",
+            f"{HABITS}::test_more_calls_lift_more_but_never_over_the_bound",
+        ),
+    ),
+    (
+        "learning.cold",
+        "An index that has learnt nothing ranks as if there were no learning.",
+        (
+            f"{HABITS}::test_a_cold_index_is_unchanged",
+            f"{HYBRID}::test_no_lifts_change_nothing",
+            f"{HABITS}::test_habits_of_nobody_lift_nothing",
+        ),
+    ),
+    issue=SEARCH,
+)
+
+EXPLAINED = _promises(
+    "explain",
+    (
+        "explain.signals",
+        "Every result can say why it ranked: fields and terms hit, words, meaning, what use taught, filters.",
+        (
+            f"{EXPLAIN}::test_a_hit_tells_every_signal_in_one_line",
+            f"{EXPLAIN}::test_an_explained_answer_tells_how_sure_it_is_what_was_compared_and_who_could_be_found",
+            f"{INDEX}::test_reasons_name_the_words_and_fields_that_were_hit",
+            f"{HABITS}::test_a_lift_says_why",
+        ),
+    ),
+    (
+        "explain.ways",
+        "`portico search --explain` tells it, as JSON too, and an agent gets it with `detail`.",
+        (
+            f"{CLI_SEARCH}::test_an_explanation_tells_every_signal_of_every_hit",
+            f"{CLI_SEARCH}::test_an_explanation_as_json_is_complete",
+            f"{SEARCHING}::test_an_agent_can_ask_why",
+        ),
+    ),
+    (
+        "explain.missed",
+        "Of a named tool that was missed it is told at which rank it stood and why.",
+        (
+            f"{CLI_SEARCH}::test_an_explanation_tells_where_a_named_tool_stood",
+            f"{EXPLAIN}::test_a_tool_after_the_page_is_told_its_rank_and_what_it_lacks_beside_the_last",
+            f"{EXPLAIN}::test_a_tool_that_a_filter_hides_is_told_where_it_would_stand",
+            f"{HYBRID}::test_a_placement_agrees_with_the_ranking",
+        ),
+    ),
+    issue=SEARCH,
+)
+
+INCREMENTAL = _promises(
+    "incremental",
+    (
+        "incremental.words",
+        "A changed server re-indexes its own tools and no others, and ends where a fresh index would.",
+        (
+            f"{REPLACING}::test_a_changed_hash_is_read_again_and_an_unchanged_one_is_not",
+            f"{REPLACING}::test_a_group_is_replaced_or_removed_without_touching_the_others",
+            f"{HYBRID}::test_an_index_that_followed_every_change_answers_like_a_fresh_one",
+        ),
+    ),
+    (
+        "incremental.vectors",
+        "A changed server encodes only what changed.",
+        (
+            f"{MEANINGS}::test_a_changed_server_encodes_only_what_changed",
+            f"{HYBRID}::test_unchanged_documents_keep_their_vectors_and_changed_ones_lose_theirs",
+        ),
+    ),
+    (
+        "incremental.kept",
+        "Vectors are kept under the hash of their text: no text is encoded twice, not even where the index was lost.",
+        (
+            f"{MEANINGS}::test_a_second_start_encodes_nothing",
+            f"{MEANINGS}::test_vectors_outlive_an_index_that_is_lost",
+            f"{MEANINGS}::test_another_catalog_with_the_same_texts_finds_them_encoded",
+            f"{KEPT_VECTORS}::test_several_processes_append_and_nothing_is_lost",
+        ),
+    ),
+    (
+        "incremental.load",
+        "An index loads from disk to the same answers, and a damaged one is built again.",
+        (
+            f"{HYBRID}::test_a_dumped_index_is_the_same_index",
+            f"{REPLACING}::test_a_damaged_dump_is_refused_with_advice",
+            f"{SYNC}::test_an_index_that_cannot_be_read_is_built_again",
+            "benchmarks/scale.py",
+        ),
+    ),
+    (
+        "incremental.swap",
+        "Swapping a snapshot blocks no query, and neither do reading the model and encoding.",
+        (
+            f"{SYNC}::test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment",
+            f"{MEANINGS}::test_words_are_searched_at_once_and_meaning_as_soon_as_it_is_there",
+            "tests/disclosure/test_searching.py::test_others_are_served_while_the_model_is_read",
+        ),
+    ),
+    issue=SEARCH,
+)
+
+BENCHMARK = _promises(
+    "public benchmark",
+    (
+        "benchmark.sets",
+        "Every set under a folder is measured, or anyone's own tools and queries, gzipped or not.",
+        (
+            f"{TOOL_SETS}::test_sets_are_found_however_deep_and_in_the_order_of_their_paths",
+            f"{TOOL_SETS}::test_gzipped_lines_are_read_whatever_the_file_is_called",
+            f"{TOOL_SETS}::test_recorded_servers_become_tools_that_know_how_their_server_introduces_itself",
+            f"{RETRIEVAL}::test_tools_and_queries_of_one_s_own_are_measured",
+        ),
+    ),
+    (
+        "benchmark.measures",
+        "Recall, nDCG and MRR come with bootstrap intervals, by set and style, beside FastMCP's BM25.",
+        (
+            "tests/benchmarks/test_metrics.py::test_each_measure_of_one_ranking_has_the_value_worked_out_by_hand",
+            "tests/benchmarks/test_metrics.py::test_an_interval_is_as_wide_as_the_questions_differ",
+            f"{RETRIEVAL}::test_a_folder_of_sets_is_measured_by_set_style_and_refusal",
+        ),
+    ),
+    (
+        "benchmark.ranks",
+        "`--ranks` writes one line of JSON per question.",
+        (f"{RETRIEVAL}::test_ranks_are_one_line_of_json_per_question",),
+    ),
+    (
+        "benchmark.scale",
+        "Build, load, memory, queries and one changed server are measured up to 100,000 tools.",
+        (
+            "tests/benchmarks/test_synthetic.py::test_the_real_tools_come_first_and_copies_fill_the_rest",
+            "benchmarks/scale.py",
+        ),
+    ),
+    issue=SEARCH,
+)
+
+SEARCH_SHOWN = _promises(
+    "must show",
+    ("show.quality", "The figures of retrieval can be had by anyone.", ("benchmarks/retrieval.py",)),
+    (
+        "show.ablation",
+        "A table tells what each part of search is worth.",
+        (f"{RETRIEVAL}::test_the_ablation_has_a_row_for_every_variant_and_for_use", "benchmarks/retrieval.py"),
+    ),
+    (
+        "show.speed",
+        "Query, load and build times are held to their goals at 5,000 and 100,000 tools.",
+        ("benchmarks/scale.py",),
+    ),
+    (
+        "show.size",
+        "The package with its weights is at most 40 MB.",
+        (f"{PACKAGE}::test_the_package_with_its_weights_is_as_small_as_was_promised",),
+    ),
+    (
+        "show.odd-queries",
+        "Empty, endless, binary, other-script and operator-laden queries are answered sensibly, with bounded work.",
+        (
+            f"{HYBRID}::test_a_query_that_asks_for_nothing_finds_nothing",
+            f"{HYBRID}::test_a_very_long_query_finds_what_it_begins_with",
+            f"{HYBRID}::test_operators_code_and_noise_are_answered_like_words",
+            f"{HYBRID}::test_operators_around_words_do_not_hide_what_the_words_ask_for",
+            f"{HYBRID}::test_any_text_is_answered_with_finite_scores",
+            f"{EVERYDAY}::test_however_long_a_query_is_it_asks_for_no_more_than_a_long_one",
+            f"{WORDPIECE}::test_a_text_is_cut_at_the_limit_and_always_framed",
+            f"{SEARCHING}::test_an_answer_is_text_and_can_be_sent",
+        ),
+    ),
+    (
+        "show.odd-tools",
+        "Tools with empty or 18,000-character descriptions are found.",
+        (
+            f"{HYBRID}::test_tools_with_empty_or_endless_descriptions_are_found",
+            f"{INDEX}::test_a_very_long_description_does_not_dominate",
+            f"{INDEX}::test_tools_without_any_text_are_indexed_by_name",
+        ),
+    ),
+    issue=SEARCH,
+)
+
 PROMISES: tuple[Promise, ...] = (
     *PROJECT,
     *CONFIGURATION,
@@ -664,4 +1143,13 @@ PROMISES: tuple[Promise, ...] = (
     *CLI,
     *TEST_KIT,
     *MUST_SHOW,
+    *FINDING,
+    *THE_ENCODER,
+    *STYLES,
+    *NOTHING_FITS,
+    *FROM_USE,
+    *EXPLAINED,
+    *INCREMENTAL,
+    *BENCHMARK,
+    *SEARCH_SHOWN,
 )

@@ -22,9 +22,7 @@ from portico.errors import PorticoError
 from portico.events import Bus, Event, UpstreamReady
 from portico.execution.call import Calls
 from portico.learning import Learner
-from portico.search import EncoderUnavailable
-from portico.search.dense.encoder import NAME, WIDTH
-from portico.search.dense.encoder import shipped as shipped_encoder
+from portico.search import NAME, WIDTH, EncoderUnavailable, shipped_encoder
 from portico.server.door import Door
 from portico.server.sessions import Watchers
 from portico.storage.habits import HabitStore, Keeping

@@ -5,7 +5,10 @@ Publishing is synchronous and never fails: a listener that raises is logged and 
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from portico.access import NO_CALLER, Caller
 
@@ -84,8 +87,8 @@ class Searched:
     shown: tuple[str, ...]
     """The addresses of the tools that were shown, best first."""
     caller: Caller = NO_CALLER
-    vector: bytes | None = None
-    """What the query means, as int8, where it was worked out."""
+    vector: NDArray[np.int8] | None = field(default=None, compare=False)
+    """What the query means, where it was worked out."""
 
 
 Event = CatalogChanged | ListAnnounced | UpstreamReady | UpstreamLost | ResourceUpdated | ToolCalled | Searched

@@ -1,12 +1,21 @@
 """The retrieval benchmark: what it makes of a ranking, what it writes, and that every part it switches off exists."""
 
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from benchmarks.chosen_sets import PUBLIC
 from benchmarks.contestants import PAGE, ranked_ids
+from benchmarks.metrics import MEASURES
+from benchmarks.one_thread import THREADS
+from benchmarks.processes import REPOSITORY
 from benchmarks.ranks import place_for, write_ranks
+from benchmarks.tool_sets import Question
 
 from benchmarks import ablation, retrieval
 from portico.search import Hit, Ranking, fusion
@@ -106,6 +115,13 @@ def test_the_ablation_has_a_row_for_every_variant_and_for_use(
         assert label in printed
 
 
+def test_a_set_that_stands_apart_has_a_column_and_counts_in_no_mean():
+    good, bad = np.ones((2, len(MEASURES))), np.zeros((2, len(MEASURES)))
+    label = ablation.SHIPPED.label
+    (row,) = ablation.table({"given": {label: good}, "fleet_own": {label: bad}}, ["fleet_own"]).rows
+    assert row == (label, 100.0, 0.0, 100.0, 100.0, 100.0, 100.0)
+
+
 @pytest.mark.parametrize("variant", ablation.VARIANTS, ids=lambda variant: variant.label)
 def test_every_constant_that_a_variant_exchanges_exists_and_is_put_back(variant: ablation.Variant):
     before = fusion.DENSE_SHARE
@@ -121,3 +137,55 @@ def test_a_constant_that_is_gone_is_named():
         ablation.exchanged({"fusion.GONE": 1}),
     ):
         pass
+
+
+def measured(name: str, earned: Sequence[bool], style: str = "task", refused: Sequence[bool] = ()) -> retrieval.Run:
+    """A run in which each answerable question found its tool or did not; `refused` is for questions without any."""
+    asked = [Question(f"a{at}", "asked", (frozenset({"right"}),), style) for at in range(len(earned))]
+    asked += [Question(f"n{at}", "asked in vain", (), "negative") for at in range(len(refused))]
+    ranked = [["right" if good else "wrong"] for good in earned] + [["wrong"] for _ in refused]
+    said = np.array([False] * len(earned) + list(refused))
+    return retrieval.Run(name, 2, "portico", asked, ranked, said, np.zeros(len(asked)))
+
+
+def test_the_goal_of_the_public_sets_is_stated_when_all_six_were_asked_and_ours_are_no_part_of_it():
+    six = [measured(name, [True] * 4 + [False]) for name in PUBLIC]
+    own = measured("fleet_own", [False])
+    (goal, *_) = retrieval.goals([*six, own])
+    assert (goal.measured, goal.limit, goal.at_least, goal.met) == (pytest.approx(80), 82, True, False)
+    assert all("public" not in goal.name for goal in retrieval.goals([*six[:5], own]))
+
+
+def test_every_goal_of_the_fleet_is_stated_for_each_set_of_questions_to_it():
+    good, poor = measured("fleet_dev", [True] * 3, refused=[True, False]), measured("fleet_own", [False], style="")
+    of = {goal.name: goal for goal in retrieval.goals([good, poor, measured("elsewhere", [True])])}
+    assert {name for name, goal in of.items() if goal.met} == {
+        "fleet_dev: R@1, %",
+        "fleet_dev: R@5, %",
+        "fleet_dev: R@10, %",
+        "fleet_dev: R@5 of its weakest style (task), %",
+        "fleet_dev: questions without an answer told so, %",
+        "fleet_dev: answerable questions refused, %",
+        "fleet_own: answerable questions refused, %",
+    }
+    assert {name for name, goal in of.items() if not goal.met} == {f"fleet_own: R@{k}, %" for k in (1, 5, 10)}
+
+
+def test_a_smoke_run_promises_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_set(tmp_path / "sets" / "fleet")
+    assert run(monkeypatch, tmp_path, "--data", tmp_path / "sets", "--smoke") == 0
+    assert "goal" not in capsys.readouterr().out
+    assert run(monkeypatch, tmp_path, "--data", tmp_path / "sets") == 0
+    assert "fleet: R@1, %: " in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are replaced on POSIX only")
+def test_the_clock_runs_where_libraries_start_no_threads():
+    program = "import os; from benchmarks.one_thread import *; begin_again(); print([os.environ[n] for n in THREADS])"
+    environment = {name: value for name, value in os.environ.items() if name not in THREADS}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout.split() == str(["1"] * len(THREADS)).split(), ended.stderr

@@ -49,3 +49,9 @@ def test_a_hash_changes_with_whatever_the_document_says():
     ]
     assert all(document_hashes(other) != before for other in others)
     assert document_hashes(entry(WEATHER)) == before
+
+
+def test_reading_a_tool_for_search_does_not_keep_its_parsed_definition():
+    tool = make_tool("sky", {"name": "rain", "inputSchema": SCHEMA})
+    assert [it.name for it in documents(entry(tool))] == ["rain"]
+    assert "definition" not in vars(tool)

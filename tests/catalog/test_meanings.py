@@ -17,7 +17,7 @@ from portico.catalog.meanings import Meanings
 from portico.catalog.sync import Catalog, Source
 from portico.config import Config
 from portico.events import Bus
-from portico.search import Encoder, Index, Vector, key_of, text_of
+from portico.search import Encoder, EncoderUnavailable, Index, Vector, key_of, text_of
 from portico.search.dense.encoder import WIDTH, shipped
 from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifests
@@ -219,6 +219,19 @@ async def test_vectors_outlive_an_index_that_is_lost(tmp_path: Path, body: bytes
     assert Index.load(stored).unencoded("s") == []
 
 
+async def test_a_gateway_starts_whatever_bit_of_its_index_was_flipped(tmp_path: Path):
+    async with remembering(tmp_path, post=backend()) as gateway:
+        await encoded(gateway.catalog)
+    body = (tmp_path / INDEX_FILE).read_bytes()
+    for at in (3, 17, 24, body.index(b'"ids"') + 1, body.index(b'"counts"') + 12, len(body) - 1):
+        flipped = bytearray(body)
+        flipped[at] ^= 1
+        (tmp_path / INDEX_FILE).write_bytes(flipped)
+        async with remembering(tmp_path, post=FakeBackend()) as gateway:
+            await encoded(gateway.catalog)
+            assert is_up_to_date(gateway.catalog)
+
+
 async def test_a_changed_server_encodes_only_what_changed(tmp_path: Path):
     encoder = Counting()
     catalog = opened(tmp_path, encoder, "s", "t")
@@ -320,6 +333,70 @@ async def test_many_listings_in_a_row_end_with_every_vector_in_its_place(tmp_pat
     await eventually(catalog)
     assert is_up_to_date(catalog)
     await catalog.close()
+
+
+# When it goes wrong
+
+
+class Failing(Counting):
+    """One that fails at some document, as a native library does or as nobody foresaw."""
+
+    def __init__(self, at: int, error: Exception) -> None:
+        super().__init__()
+        self.at, self.error = at, error
+
+    def document(self, text: str) -> Vector:
+        if len(self.read) >= self.at:
+            raise self.error
+        return super().document(text)
+
+
+async def test_what_was_encoded_before_the_encoder_failed_is_kept(tmp_path: Path):
+    catalog = opened(tmp_path, Failing(2, EncoderUnavailable("bad allocation")))
+    await catalog.accept("s", offer(*OFFER))
+    await encoded(catalog)
+    await catalog.close()
+    second = Counting()
+    again = opened(tmp_path, second)
+    await encoded(again)
+    assert len(second.read) == 1
+    assert is_up_to_date(again)
+    await again.close()
+
+
+async def test_an_error_nobody_foresaw_is_said_once_and_the_next_listing_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    encoder = Failing(0, RuntimeError("something new"))
+    catalog = opened(tmp_path, encoder)
+    for number in range(3):
+        await catalog.accept("s", offer(*OFFER, (f"more_{number}", "More.")))
+        await encoded(catalog)
+    assert caplog.text.count("could not be encoded") == 1
+    assert "something new" in caplog.text
+    assert catalog.snapshot.index.search("send an e-mail").hits[0].id == "s.send_mail"
+    encoder.at = 1_000
+    await catalog.accept("s", offer(*OFFER))
+    await eventually(catalog)
+    assert is_up_to_date(catalog)
+    await catalog.close()
+
+
+# In turn
+
+
+async def test_a_server_of_many_tools_does_not_make_the_others_wait(tmp_path: Path):
+    encoder = Patient()
+    catalog = opened(tmp_path, encoder, "big", "small", "tiny")
+    await catalog.accept("big", offer(*((f"tool_{number}", f"Tool {number}.") for number in range(300))))
+    await catalog.accept("small", offer(*OFFER))
+    await catalog.accept("tiny", offer(OFFER[0]))
+    meanings = Meanings(Counting(), VectorFile(None, WIDTH))
+    first = next(meanings.bring(catalog.snapshot))
+    assert {it for it in catalog.snapshot.tools if not it.startswith("big.")} <= first.keys()
+    assert sum(it.startswith("big.") for it in first) == len(first) - 4
+    encoder.go_on.set()
+    await asyncio.wait_for(catalog.close(), PATIENCE)
 
 
 # The end

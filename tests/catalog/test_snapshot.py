@@ -9,6 +9,7 @@ from portico.catalog.listing import Offers
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
 from portico.errors import UnknownName
+from portico.search import Document, Index
 
 
 def entry(server: str, *tools: str, **more: Any) -> ServerEntry:
@@ -116,3 +117,23 @@ def test_a_scope_sees_no_more_than_it_names():
 
 def test_a_scope_of_everything_is_the_same_snapshot():
     assert HOUSE.within(Scope()) is HOUSE
+
+
+def test_another_index_keeps_what_was_worked_out_about_the_servers():
+    def worked_out(it: Snapshot) -> list[Any]:
+        return [it.version, it.offers_version, it.tools, it.names, it.flat, it.flat_prompts]
+
+    before = snapshot(entry("github", "create_issue"), entry("data-server", "list-items"))
+    known, resolver = worked_out(before), before.resolver
+    index = Index.build([Document("github.create_issue", "h", "github", "create_issue")])
+    after = before.with_index(index)
+    assert after.index is index
+    assert before.index is not index
+    assert all(kept is mine for kept, mine in zip(worked_out(after), known, strict=True))
+    assert after.resolver is resolver
+    assert worked_out(Snapshot(before.servers, index)) == known
+
+
+def test_another_index_before_anything_was_worked_out_is_no_trouble():
+    index = Index.build(())
+    assert snapshot(entry("github", "create_issue")).with_index(index).tools.keys() == {"github.create_issue"}

@@ -20,6 +20,7 @@ def test_forgetting_can_be_narrowed_to_a_server(home: Home) -> None:
         "together": 0,
         "used": 1,
         "outcomes": 1,
+        "unreadable": 0,
     }
 
 
@@ -42,3 +43,29 @@ def test_with_learning_off_nothing_is_learnt(home: Home) -> None:
     ran = home.run("call", "notes.list_notes", env={"PORTICO_LEARNING__SCOPE": "off"})
     assert ran.code == 0
     assert not (home.folder / "data" / "habits.sqlite3").exists()
+
+
+def test_forgetting_removes_what_was_set_aside(home: Home) -> None:
+    aside = home.folder / "data" / "habits.sqlite3.unreadable"
+    aside.parent.mkdir(exist_ok=True)
+    aside.write_text("no database")
+    ran = home.run("search", "--forget")
+    assert ran.code == 0
+    assert "Deleted 1 file that could not be read." in ran.out
+    assert not aside.exists()
+
+
+def test_forgetting_a_profile_says_where_all_profiles_learn_together(home: Home) -> None:
+    home.write(
+        {
+            "profiles": {"work": {}},
+            "learning": "shared",
+            "servers": {"notes": {"functions": "portico.demo.notes:TOOLS"}},
+        }
+    )
+    assert home.run("call", "notes.list_notes").code == 0
+    ran = home.run("search", "--forget", "--profile", "work")
+    assert ran.code != 0
+    assert "all profiles learn together here" in ran.err
+    assert "Without --profile" in ran.err
+    assert "the use of 1 tool" in home.run("search", "--forget").out

@@ -19,10 +19,11 @@ HIT = Hit(
     "mail.send",
     0.8,
     (Reason("send", ("name", "description"), 0.4), Reason("letter", ("server_text",), 0.1, kindred=True)),
+    ("Jane",),
     0.5,
     0.61,
     Lift(0.05, ("called after searches like this (+0.050)",)),
-    ("post.send",),
+    twins=("post.send",),
 )
 
 
@@ -55,15 +56,15 @@ def test_a_hit_tells_the_same_in_lines_for_people():
 
 
 def test_a_hit_as_data_has_all_of_it():
-    assert explain.hit_data(2, HIT, "please send a letter to Jane") == {
+    assert explain.hit_data(2, HIT) == {
         "place": 2,
         "score": 0.8,
         "named": False,
         "words": {
             "share": 0.5,
             "hit": [
-                {"word": "send", "fields": ["name", "description"], "score": 0.4, "related": False},
-                {"word": "letter", "fields": ["server_text"], "score": 0.1, "related": True},
+                {"word": "send", "fields": ["name", "description"], "score": 0.4, "related": False, "taken_for": None},
+                {"word": "letter", "fields": ["server_text"], "score": 0.1, "related": True, "taken_for": None},
             ],
             "lacking": ["Jane"],
         },
@@ -74,16 +75,16 @@ def test_a_hit_as_data_has_all_of_it():
 
 
 def test_the_keys_are_the_same_where_there_is_nothing_to_tell():
-    bare = explain.hit_data(None, Hit("a.b", 0.1), "x")
-    assert bare.keys() == explain.hit_data(2, HIT, "x").keys()
-    assert bare["words"].keys() == explain.hit_data(2, HIT, "x")["words"].keys()
+    bare = explain.hit_data(None, Hit("a.b", 0.1))
+    assert bare.keys() == explain.hit_data(2, HIT).keys()
+    assert bare["words"].keys() == explain.hit_data(2, HIT)["words"].keys()
     assert (bare["meaning"], bare["learnt"]) == (None, {"amount": 0.0, "reasons": []})
 
 
 def test_whoever_types_a_name_is_told_that_it_was_the_name():
     hit = search(MEANING, "mail.send").ranking(1).hits[0]
     assert "because the query is its name" in explain.hit_line(1, hit)
-    assert explain.hit_data(1, hit, "mail.send")["named"]
+    assert explain.hit_data(1, hit)["named"]
 
 
 def test_an_explained_answer_tells_how_sure_it_is_what_was_compared_and_who_could_be_found():
@@ -162,7 +163,7 @@ def test_a_tool_outside_the_scope_is_told_apart_from_one_that_is_filtered():
 def test_a_tool_that_matches_nothing_is_told_so():
     asked = search(WORDS, "close the issue")
     assert said(asked, "mail.send").startswith("mail.send: matches neither by words nor by meaning\n")
-    assert explain.standing_data(asked, stands(asked, "mail.send"))["rank"] is None
+    assert explain.standing_data(stands(asked, "mail.send"))["rank"] is None
 
 
 def test_a_tool_without_a_vector_is_told_so():
@@ -183,10 +184,12 @@ def test_a_standing_as_data_is_complete_and_always_has_the_same_keys():
     keys = {"name", "rank", "of", "place", "shares_place_with", "hidden_by", "encoded", "why", "page_end"}
     for asked in (search(MEANING, "send an e-mail"), search(WORDS, "xylophone"), search(WORDS, "x", server="tracker")):
         for address in ("mail.send", "tracker.close_issue"):
-            data = explain.standing_data(asked, stands(asked, address))
+            data = explain.standing_data(stands(asked, address))
             assert data.keys() == keys
             assert json.loads(json.dumps(data)) == data
 
 
 def test_words_of_asking_are_not_held_against_a_tool():
-    assert explain.lacking("please help me send an e-mail to the plumber", ()) == ["send", "e-mail", "plumber"]
+    lacking = stands(search(MEANING, "please help me mail the plumber a pipe"), "mail.send").placement.hit.lacking
+    assert {"plumber", "pipe"} <= set(lacking)
+    assert not {"please", "help"} & set(lacking)

@@ -79,7 +79,8 @@ async def test_whoever_learns_hears_which_tools_were_shown_and_what_the_query_me
     assert set(event.shown) == {f"lingua{number}.translate_text" for number in range(4)}
     vector = house.index.meaning("translate a text into Greek")
     assert vector is not None
-    assert event.vector == vector.tobytes()
+    assert event.vector is not None
+    assert event.vector.tolist() == vector.tolist()
     await searching.answer(house, Question("..."), CALLER, {}, 2_000, NAMES)
     assert len(heard) == 1
 
@@ -95,3 +96,8 @@ async def test_a_wrong_tag_is_refused_before_anything_is_read():
 async def test_a_query_that_means_nothing_has_no_vector_or_a_whole_one(query: str):
     vector, _ = await Searching().prepared(by_meaning(*ALL), Question(query), CALLER)
     assert vector is None or len(vector) == 384
+
+
+def test_a_query_is_cut_where_it_enters():
+    assert len(Question("x" * 1_000_000).query) == 4_000
+    assert Question.of({"query": "y" * 5_000, "limit": 3}) == Question("y" * 4_000, limit=3)

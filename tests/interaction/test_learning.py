@@ -16,6 +16,7 @@ from mcp_types import Implementation
 
 from portico.app import HABITS_FILE, Gateway
 from portico.config import Config, Profile
+from portico.storage.habits import HabitStore
 from portico.storage.manifests import Manifests
 from portico.testing import FakeBackend, Transport, connect
 from portico.upstream.backend import Era
@@ -135,7 +136,7 @@ async def test_another_gateway_on_the_same_folder_learns_and_forgets_too(tmp_pat
         await first.learner.flush()
         await second.learner.flush()
         assert (await found(there))[0] == better
-        first.learner.store.forget()
+        HabitStore(tmp_path / HABITS_FILE).forget()
         await second.learner.flush()
         assert await found(there) == before
 

@@ -231,14 +231,14 @@ async def test_the_model_is_not_read_where_no_tool_is_known(
     monkeypatch.setattr(app, "ENCODER_AFTER_S", 0)
     async with gateway_over():
         await finished("read the encoder")
-        assert not shipped().ready
+        assert not shipped().loaded
 
 
 async def test_a_gateway_that_closes_at_once_does_not_wait_for_the_model(fresh_encoder: None) -> None:
     async with gateway_over({"post": FakeBackend()}):
         assert under_way("read the encoder")
     assert not under_way("read the encoder")
-    assert not shipped().ready
+    assert not shipped().loaded
 
 
 async def test_an_answer_is_text_and_can_be_sent() -> None:

@@ -1,11 +1,10 @@
 """Which call followed which search, and which tools went together."""
 
 from portico.learning.conversation import WINDOW_S, Conversation, Search
-from portico.search.habits import hashed
 
 
 def search(*shown: str, at: float = 0.0, words: str = "send mail") -> Search:
-    return Search(hashed(words.split()), frozenset(shown), at)
+    return Search(frozenset(words.split()), frozenset(shown), at)
 
 
 def test_a_call_follows_the_latest_search_that_showed_its_tool():
@@ -57,3 +56,10 @@ def test_only_the_latest_few_calls_go_together_and_not_for_long():
         talk.called(f"a.{number}", number)
     assert talk.recent(8) == ["a.3", "a.4", "a.5", "a.6", "a.7"]
     assert talk.called("a.x", WINDOW_S + 100) == (None, [])
+
+
+def test_a_clock_that_was_set_back_far_ends_what_was_open():
+    talk = Conversation()
+    talk.searched(search("m.send", at=1e9))
+    assert talk.called("m.send", 0)[0] is None
+    assert talk.called("m.send", 1e9 - 1)[0] is not None

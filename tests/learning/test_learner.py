@@ -6,13 +6,15 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from portico.access import Caller
 from portico.config import Learning
 from portico.events import Bus, Searched, ToolCalled
 from portico.learning import Learner
-from portico.search.habits import Lift
+from portico.search import Lift
+from portico.search.habits import hashed, query_terms
 from portico.storage.habits import HabitStore, Keeping
 
 DAY = 86_400.0
@@ -54,6 +56,7 @@ async def test_what_was_heard_counts_at_once_and_the_same_after_it_was_written(t
 
 async def test_what_is_heard_while_it_is_written_is_not_lost(tmp_path: Path):
     house = House(tmp_path / "h.sqlite3")
+    await house.lifts()
     house.call("m.send")
     writing = asyncio.create_task(house.learner.flush())
     await asyncio.sleep(0)
@@ -199,3 +202,135 @@ async def test_nothing_is_heard_after_the_end():
     house.call("m.send")
     assert not house.bus.asked_for(Searched)
     assert await house.lifts() == {}
+
+
+# Forgetting
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_what_was_heard_before_something_was_forgotten_is_forgotten_too(tmp_path: Path, seen: bool):
+    house, other = House(tmp_path / "h.sqlite3"), HabitStore(tmp_path / "h.sqlite3")
+    house.search("m.send", "m.find")
+    house.call("m.send")
+    if seen:
+        assert await house.lifts()
+        await house.learner.flush()
+        house.search("m.send", "m.find")
+        house.call("m.send")
+    else:
+        await house.lifts(caller=Caller("another", "another"))
+    other.forget()
+    await house.learner.flush()
+    assert await house.lifts() == {}
+    assert house.learner.facts == {}
+    house.call("m.find")  # of a search that is forgotten
+    assert await house.lifts() == {}
+    await house.learner.close()
+    assert [row.tool for row in other.load("/claude").used] == ["m.find"]
+    assert other.load("/claude").followed == ()
+
+
+async def test_a_search_of_another_scope_notices_that_something_was_forgotten(tmp_path: Path):
+    house, work = House(tmp_path / "h.sqlite3"), Caller("s", "claude", "work")
+    house.search("m.send")
+    house.call("m.send")
+    assert await house.lifts()
+    HabitStore(tmp_path / "h.sqlite3").forget()
+    assert await house.lifts(caller=work) == {}
+    assert await house.lifts() == {}
+    await house.learner.close()
+
+
+async def test_after_forgetting_words_are_compared_under_the_new_key(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    await house.lifts()
+    HabitStore(tmp_path / "h.sqlite3").forget()
+    await house.learner.flush()
+    house.search("m.send")
+    house.call("m.send")
+    heard = await house.lifts()
+    assert heard["m.send"].amount > 0.07
+    await house.learner.close()
+    again = House(tmp_path / "h.sqlite3")
+    assert await again.lifts() == heard
+    await again.learner.close()
+
+
+async def test_the_record_alone_does_not_tell_words_to_whoever_has_a_dictionary(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    house.search("m.send")
+    house.call("m.send")
+    await house.learner.close()
+    (row,) = HabitStore(tmp_path / "h.sqlite3").load("/claude").followed
+    kept = frozenset(np.frombuffer(row.terms, dtype="<u8").tolist())
+    assert not kept & hashed(query_terms(QUERY), b"")
+    assert kept == hashed(query_terms(QUERY), (tmp_path / "h.key").read_bytes())
+
+
+# A clock that is wrong
+
+
+async def test_a_habit_that_is_dated_ahead_fades_like_any_other(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    house.now += 7_300 * DAY
+    house.search("m.send")
+    house.call("m.send")
+    await house.learner.close()
+    house = House(tmp_path / "h.sqlite3")
+    fresh = (await house.lifts())["m.send"].amount
+    house.now += 60 * DAY
+    assert 0 < (await house.lifts())["m.send"].amount < fresh / 2
+    await house.learner.close()
+
+
+# What cannot be written
+
+
+async def test_what_cannot_be_written_is_known_and_tried_again_and_complained_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    house = House(tmp_path / "h.sqlite3")
+    assert await house.lifts() == {}
+    with contextlib.closing(sqlite3.connect(tmp_path / "h.sqlite3")) as db, db:
+        db.execute("create trigger full before insert on used begin select raise(abort, 'the disk is full'); end")
+    house.search("m.send")
+    house.call("m.send")
+    heard = await house.lifts()
+    for _ in range(3):
+        await house.learner.flush()
+        assert await house.lifts() == heard
+    assert caplog.text.count("the disk is full") == 1
+    house.call("m.send", ok=False)
+    with contextlib.closing(sqlite3.connect(tmp_path / "h.sqlite3")) as db, db:
+        db.execute("drop trigger full")
+    await house.learner.flush()
+    assert await house.lifts() == heard
+    (row,) = HabitStore(tmp_path / "h.sqlite3").load("/claude").used
+    assert (row.tool, row.weight) == ("m.send", 1)
+    assert (house.learner.facts["m.send"].calls, house.learner.facts["m.send"].successes) == (2, 1)
+    await house.learner.close()
+
+
+async def test_whoever_there_is_no_room_for_is_not_forgotten_meanwhile(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    for number in range(100):
+        house.call("m.send", Caller("s", f"name {number}"))
+    await house.learner.flush()
+    for _ in range(3):
+        house.search("m.find")
+        house.call("m.find")
+        await house.learner.flush()
+        assert (await house.lifts())["m.find"].amount > 0.07
+    await house.learner.close()
+    assert [row.weight for row in HabitStore(tmp_path / "h.sqlite3").load("/claude").used] == [pytest.approx(3)]
+
+
+async def test_names_that_come_in_crowds_take_room_from_one_another(tmp_path: Path):
+    house = House(tmp_path / "h.sqlite3")
+    for _ in range(2):
+        house.call("m.find")
+    for number in range(1_500):
+        house.call("m.send", Caller("s", f"name {number}"))
+    await house.learner.flush()
+    assert HabitStore(tmp_path / "h.sqlite3").load("/claude").used
+    await house.learner.close()

@@ -1,13 +1,14 @@
 """What use has taught: small lifts, for what was meant, that fade and never beat a name."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from portico.search import Index
-from portico.search.habits import FOLLOWED, POPULAR, TOGETHER, Followed, Habits, Worn, hashed, query_terms
+from portico.search import Index, Vector
+from portico.search.habits import FOLLOWED, POPULAR, TOGETHER, Followed, Habits, Hashes, Worn, hashed, query_terms
 from tests.search.catalog import CATALOG
 
 DAY = 86_400.0
@@ -15,8 +16,12 @@ NOW = 1_800_000_000.0
 HALF_LIFE = 30 * DAY
 
 
-def followed(query: str, tool: str, weight: float = 1, at: float = NOW, vector: bytes | None = None) -> Followed:
-    return Followed(hashed(query_terms(query)), tool, Worn(weight, at), vector)
+def terms(query: str, key: bytes = b"key") -> Hashes:
+    return hashed(query_terms(query), key)
+
+
+def followed(query: str, tool: str, weight: float = 1, at: float = NOW, vector: Vector | None = None) -> Followed:
+    return Followed(terms(query), tool, Worn(weight, at), vector)
 
 
 def habits(*rows: Followed, **more: object) -> Habits:
@@ -24,14 +29,14 @@ def habits(*rows: Followed, **more: object) -> Habits:
 
 
 def amounts(known: Habits, query: str, now: float = NOW, recent: tuple[str, ...] = ()) -> dict[str, float]:
-    return {tool: lift.amount for tool, lift in known.lifts(query_terms(query), None, recent, now).items()}
+    return {tool: lift.amount for tool, lift in known.lifts(terms(query), None, recent, now).items()}
 
 
 # Nothing learnt, nothing changed
 
 
 def test_habits_of_nobody_lift_nothing():
-    assert habits().lifts(query_terms("create an issue"), None, ("github.create_issue",), NOW) == {}
+    assert habits().lifts(terms("create an issue"), None, ("github.create_issue",), NOW) == {}
 
 
 @pytest.mark.parametrize("query", ["create an issue", "github.create_issue", "delete", "", "根据城市名称查询"])
@@ -41,7 +46,7 @@ def test_a_cold_index_is_unchanged(query: str):
 
 
 def amounts_of_nothing(query: str):
-    return habits().lifts(query_terms(query), None, (), NOW)
+    return habits().lifts(terms(query), None, (), NOW)
 
 
 # What is lifted
@@ -75,20 +80,20 @@ def test_more_calls_lift_more_but_never_over_the_bound():
 
 
 def test_queries_of_one_meaning_lift_though_they_share_no_word():
-    known = habits(followed("raise a bug report", "t.create", vector=vector(1, 1, 0).tobytes()))
-    meant = known.lifts(query_terms("file an issue"), vector(1, 1, 0.1), (), NOW)
-    other = known.lifts(query_terms("file an issue"), vector(-1, 1, 0), (), NOW)
+    known = habits(followed("raise a bug report", "t.create", vector=vector(1, 1, 0)))
+    meant = known.lifts(terms("file an issue"), vector(1, 1, 0.1), (), NOW)
+    other = known.lifts(terms("file an issue"), vector(-1, 1, 0), (), NOW)
     assert meant["t.create"].amount > 0.01
     assert other == {}
 
 
 def test_vectors_of_another_encoder_say_nothing():
-    known = habits(followed("raise a bug report", "t.create", vector=vector(1, 1, 0, 0).tobytes()))
-    assert known.lifts(query_terms("file an issue"), vector(1, 1, 0), (), NOW) == {}
-    assert known.lifts(query_terms("raise a bug report"), vector(0, 0, 0), (), NOW)
+    known = habits(followed("raise a bug report", "t.create", vector=vector(1, 1, 0, 0)))
+    assert known.lifts(terms("file an issue"), vector(1, 1, 0), (), NOW) == {}
+    assert known.lifts(terms("raise a bug report"), vector(0, 0, 0), (), NOW)
 
 
-def vector(*parts: float) -> NDArray[np.int8]:
+def vector(*parts: float) -> Vector:
     return (np.array(parts) * 100).astype(np.int8)
 
 
@@ -119,7 +124,7 @@ def test_a_lift_says_why():
         used={"m.send": Worn(9, NOW)},
         together={("m.find", "m.send"): Worn(1, NOW)},
     )
-    (lift,) = known.lifts(query_terms("send mail"), None, ("m.find",), NOW).values()
+    (lift,) = known.lifts(terms("send mail"), None, ("m.find",), NOW).values()
     assert lift.reasons == (
         "called after searches like this (+0.075)",
         "called often (+0.014)",
@@ -178,7 +183,7 @@ def test_an_exact_name_wins_whatever_was_learnt(
         used={tool: Worn(weight, NOW) for tool, weight in used.items()},
         together={pair: Worn(weight, NOW) for pair, weight in pairs.items()},
     )
-    lifts = known.lifts(query_terms(query), None, recent, NOW)
+    lifts = known.lifts(terms(query), None, recent, NOW)
     assert all(0 < lift.amount <= FOLLOWED + POPULAR + TOGETHER + 1e-9 for lift in lifts.values())
     index = Index.build(CATALOG)
     named = {id_ for id_ in IDS if query in (id_, id_.partition(".")[2]) or query == "createIssue" in id_}
@@ -191,7 +196,23 @@ def test_an_exact_name_wins_whatever_was_learnt(
 
 @given(st.text(max_size=300))
 def test_any_text_has_terms_that_can_be_compared(text: str):
-    terms = query_terms(text)
     known = habits(followed(text, "a.b"))
-    assert ("a.b" in amounts(known, text)) == bool(terms)
-    assert all(0 <= number < 2**64 for number in hashed(terms))
+    assert ("a.b" in amounts(known, text)) == bool(query_terms(text))
+    assert all(0 <= number < 2**64 for number in terms(text))
+
+
+# Small in memory, and nothing to guess at
+
+
+def test_what_is_remembered_of_a_query_is_no_longer_than_what_is_read_of_it():
+    tracemalloc.start()
+    for number in range(100):
+        query_terms(f"send mail {number} " + "x" * 200_000)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 5_000_000
+
+
+def test_under_another_key_the_same_words_have_nothing_in_common():
+    assert not terms("terminate an employee") & terms("terminate an employee", b"another")
+    assert terms("terminate an employee") == terms("terminate the employee")

@@ -514,3 +514,42 @@ def test_vectors_do_not_change_when_they_are_searched():
 def _rows() -> list[tuple[Document, Vector]]:
     found = vectors(CATALOG)
     return [(it, found[it.id]) for it in CATALOG]
+
+
+def test_a_server_that_spells_one_name_in_many_ways_gets_one_place_for_it():
+    spellings = [
+        document(f"loud.{name}", "Create a new issue.") for name in ("create_is_sue", "createIssue", "c_reateissue")
+    ]
+    hits = built(*CATALOG, *spellings).search("create issue", 8).hits
+    assert sum(hit.named for hit in hits if hit.id.startswith("loud.")) <= 1
+    assert "github.create_issue" in [hit.id for hit in hits[:3]]
+
+
+def test_a_copy_on_another_server_does_not_take_the_place_of_the_server_that_was_named():
+    copy = document("aaa.create_issue", "Create a new issue in a repository.", parameters=("owner", "repo", "title"))
+    hits = built(*CATALOG, copy).search("create an issue on github", 8).hits
+    assert "github.create_issue" in [hit.id for hit in hits]
+
+
+def test_far_down_a_list_every_tool_has_a_place_and_none_has_two():
+    many = [document(f"s{n % 7}.tool_{n}", f"Does thing number {n} with care.") for n in range(700)]
+    index = built(*many)
+    seen = [
+        id_
+        for at in range(0, 720, 40)
+        for hit in index.search("do a thing", 40, offset=at).hits
+        for id_ in (hit.id, *hit.twins)
+    ]
+    assert len(seen) == len(set(seen))
+
+
+def test_a_misspelt_word_is_told_as_what_it_was_taken_for():
+    hit = INDEX.search("delte a redis key").hits[0]
+    assert hit.id == "redis.delete"
+    assert ("delte", "delet") in [(reason.word, reason.corrected) for reason in hit.reasons]
+
+
+def test_an_index_full_of_invented_words_offers_few_of_them_as_spellings():
+    invented = " ".join(f"b{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)}zz" for n in range(3_000))
+    index = built(document("a.flood", invented), document("b.brand", "The brand bazzz."))
+    assert max(map(len, index._postings.spellings.values())) <= 400  # pyright: ignore[reportPrivateUsage]

@@ -1,6 +1,9 @@
 """An index made step by step answers exactly like one made at once, and one that was dumped like the one before."""
 
+import json
+import zlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -136,3 +139,111 @@ def test_a_dump_of_another_recipe_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("portico.search.lexical.fields.LENGTH", 0.123)
     with pytest.raises(UnreadableIndex, match="another version"):
         Index.load(blob)
+
+
+def test_whatever_single_bit_is_flipped_the_dump_is_refused():
+    blob = Index.build(CATALOG).dump()
+    header = blob.index(b"}}") + 32
+    places = (*range(header), *range(header, len(blob), 997), len(blob) - 1)
+    for at in places:
+        for bit in range(8):
+            flipped = bytearray(blob)
+            flipped[at] ^= 1 << bit
+            with pytest.raises(UnreadableIndex, match="Build it again"):
+                Index.load(bytes(flipped))
+
+
+_START, _HEAD = 20, 28
+"""Where the checksum's reach begins, and the header, in a dump."""
+
+
+def forged(change: Callable[[dict[str, Any]], None], body: Callable[[bytes], bytes] = lambda it: it) -> bytes:
+    """A dump with another header or body, and a checksum that says all is well."""
+    blob = Index.build(CATALOG).dump()
+    end = _HEAD + int.from_bytes(blob[_START:_HEAD], "little")
+    header = json.loads(blob[_HEAD:end])
+    rest = body(blob[end + -end % 16 :])
+    change(header)
+    head = json.dumps(header).encode()
+    front = len(head).to_bytes(8, "little") + head
+    front += b" " * (-(_START + len(front)) % 16)
+    return blob[:16] + zlib.crc32(front + rest).to_bytes(4, "little") + front + rest
+
+
+def shorter(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(header: dict[str, Any]) -> None:
+        header["counts"][name] -= 1
+
+    return change
+
+
+def overwritten(name: str, with_: bytes) -> bytes:
+    """A dump in which the first numbers of a part are others."""
+    sizes: dict[str, int] = {}
+    forged(lambda header: sizes.update(header["sizes"]))
+    at = sum(list(sizes.values())[: list(sizes).index(name)])
+    return forged(lambda _: None, lambda body: body[:at] + with_ + body[at + len(with_) :])
+
+
+def without(id_: str) -> Callable[[bytes], bytes]:
+    listed = f'"{id_}",'.encode()
+    return lambda body: body.replace(listed, b" " * len(listed), 1)
+
+
+LIES: dict[str, Callable[[], bytes]] = {
+    **{
+        f"{name} is shorter": lambda name=name: forged(shorter(name))
+        for name in ("starts", "slots", "strengths", "fields", "name_keys", "id_keys", "copy_keys", "vectors")
+    },
+    "a part is missing": lambda: forged(lambda header: header["sizes"].pop("slots")),
+    "no sizes": lambda: forged(lambda header: header.pop("sizes")),
+    "a size is a word": lambda: forged(lambda header: header["sizes"].update(ids="many")),
+    "a size is huge": lambda: forged(lambda header: header["sizes"].update(ids=10**30)),
+    "a count is huge": lambda: forged(lambda header: header["counts"].update(slots=10**12)),
+    "a count is negative": lambda: forged(lambda header: header["counts"].update(slots=-5)),
+    "parts are shifted": lambda: forged(lambda header: header["sizes"].update(terms=header["sizes"]["terms"] + 16)),
+    "an id is missing": lambda: forged(lambda _: None, without(CATALOG[0].id)),
+    "no body": lambda: forged(lambda _: None, lambda _: b""),
+    "lists do not begin at the beginning": lambda: overwritten("starts", b"\1\0\0\0"),
+    "a list ends before it begins": lambda: overwritten("starts", b"\0\0\0\0\xff\0\0\0\0\0\0\0"),
+    "a slot that is not there": lambda: overwritten("slots", b"\xff\xff\0\0"),
+}
+
+
+@pytest.mark.parametrize("how", LIES)
+def test_parts_that_do_not_fit_together_are_refused_though_the_checksum_fits(how: str):
+    with pytest.raises(UnreadableIndex, match="Build it again"):
+        Index.load(LIES[how]())
+
+
+def test_a_forgery_that_changes_nothing_is_read():
+    assert Index.load(forged(lambda _: None)).search("create an issue") == Index.build(CATALOG).search(
+        "create an issue"
+    )
+
+
+def churned(version: int, words: int = 2_000) -> Document:
+    return document("redis.get", " ".join(f"w{version}x{at}" for at in range(words)))
+
+
+def test_words_that_no_document_has_any_more_are_forgotten():
+    index = Index.build(CATALOG)
+    once = index.replace({"redis": [churned(0)]})
+    for version in range(12):
+        index = index.replace({"redis": [churned(version)]})
+    terms = len(index._postings.vocabulary)  # pyright: ignore[reportPrivateUsage]
+    assert terms < 3 * len(once._postings.vocabulary)  # pyright: ignore[reportPrivateUsage]
+    assert len(index.dump()) < len(once.dump()) + 5_000
+    fresh = Index.build([*(it for it in CATALOG if it.group != "redis"), churned(11)])
+    for query in (*QUERIES, "w11x7", "w3x7", "send an e-mail"):
+        assert index.search(query, 50).hits == fresh.search(query, 50).hits
+    loaded = Index.load(index.dump())
+    for query in ("w11x7", "w3x7", "send an e-mail"):
+        assert loaded.search(query) == index.search(query)
+    assert loaded.replace({"redis": [churned(3)]}).search("w3x7").hits[0].id == "redis.get"
+
+
+def test_a_dump_holds_no_word_of_a_document_that_is_gone():
+    index = Index.build(CATALOG).replace({"vault": [document("vault.open", "Confidentialword")]})
+    assert b"confidentialword" in index.dump()
+    assert b"confidentialword" not in index.replace({"vault": []}).dump()

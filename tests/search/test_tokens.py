@@ -1,5 +1,7 @@
 """Text to terms: documents and queries are read alike, whatever the spelling."""
 
+import tracemalloc
+
 import pytest
 
 from portico.search.lexical.tokens import squash, terms, terms_of
@@ -64,3 +66,12 @@ def test_text_that_says_nothing_gives_no_terms(text: str):
 def test_all_separators_of_an_address_squash_alike():
     spellings = ["github.create_issue", "github::create_issue", "github/createIssue", "GitHub__create-issue"]
     assert {squash(spelling) for spelling in spellings} == {"githubcreateissue"}
+
+
+def test_words_that_are_data_are_read_to_their_end_and_not_remembered():
+    tracemalloc.start()
+    for number in range(200):
+        assert len(terms(f"天{number:03}" + "天气" * 2_000)) > 3_999
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1_000_000

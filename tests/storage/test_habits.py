@@ -1,5 +1,6 @@
 """The record of use: bounded, fading, shared by gateways, and never worth more trouble than itself."""
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.habits import FollowedRow, Forgotten, HabitStore, Keeping, Learnt, OutcomeRow, PairRow, UsedRow
+from portico.storage.habit_rows import FollowedRow, Learnt, OutcomeRow, PairRow, UsedRow
+from portico.storage.habits import Forgotten, HabitStore, Keeping
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
+LATER = NOW + 365 * DAY
+"""When things are written: after all of them happened."""
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def outcome(tool: str = "s.t", calls: int = 1, successes: int = 1, ms: float = 1
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_what_was_recorded_is_loaded_as_it_was(path: Path, in_memory: bool):
     store = HabitStore(None if in_memory else path)
-    store.record({"/claude": learnt()}, [outcome()])
+    store.record({"/claude": learnt()}, [outcome()], now=LATER)
     if not in_memory:
         store.close()
         store = HabitStore(path)
@@ -54,28 +58,28 @@ def test_nothing_is_opened_until_it_is_wanted(path: Path):
 
 def test_repetitions_add_up_and_what_was_there_fades(path: Path):
     store = HabitStore(path, Keeping(half_life_s=30 * DAY))
-    store.record({"/c": learnt(weight=2, at=NOW)})
-    store.record({"/c": learnt(weight=1, at=NOW + 30 * DAY)})
+    store.record({"/c": learnt(weight=2, at=NOW)}, now=LATER)
+    store.record({"/c": learnt(weight=1, at=NOW + 30 * DAY)}, now=LATER)
     assert store.load("/c") == learnt(weight=2, at=NOW + 30 * DAY)
 
 
 def test_what_comes_late_counts_by_when_it_happened(path: Path):
     store = HabitStore(path, Keeping(half_life_s=30 * DAY))
-    store.record({"/c": learnt(weight=1, at=NOW + 30 * DAY)})
-    store.record({"/c": learnt(weight=2, at=NOW)})
+    store.record({"/c": learnt(weight=1, at=NOW + 30 * DAY)}, now=LATER)
+    store.record({"/c": learnt(weight=2, at=NOW)}, now=LATER)
     assert store.load("/c") == learnt(weight=2, at=NOW + 30 * DAY)
 
 
 def test_a_search_without_a_vector_leaves_the_one_that_is_known(path: Path):
     store = HabitStore(path)
-    store.record({"/c": learnt()})
-    store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, NOW, None),))})
+    store.record({"/c": learnt()}, now=LATER)
+    store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, NOW, None),))}, now=LATER)
     (row,) = store.load("/c").followed
     assert (row.weight, row.vector) == (2, b"\x01\x02")
 
 
 def test_nobody_else_may_read_what_was_learnt(path: Path):
-    HabitStore(path).record({"/c": learnt()})
+    HabitStore(path).record({"/c": learnt()}, now=LATER)
     if sys.platform != "win32":
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -85,28 +89,28 @@ def test_nobody_else_may_read_what_was_learnt(path: Path):
 
 def test_calls_and_successes_are_counted_and_latency_runs_along(path: Path):
     store = HabitStore(path)
-    store.record({}, [outcome(calls=3, successes=2, ms=100)])
-    store.record({}, [outcome(calls=1, successes=0, ms=0, at=NOW + 1)])
+    store.record({}, [outcome(calls=3, successes=2, ms=100)], now=LATER)
+    store.record({}, [outcome(calls=1, successes=0, ms=0, at=NOW + 1)], now=LATER)
     assert store.outcomes(NOW) == (outcome(calls=4, successes=2, ms=100, at=NOW + 1),)
-    store.record({}, [outcome(calls=2, successes=2, ms=400)])
+    store.record({}, [outcome(calls=2, successes=2, ms=400)], now=LATER)
     (row,) = store.outcomes(NOW)
     assert row.latency_ms == pytest.approx(200)
 
 
 def test_one_slow_start_is_soon_outweighed(path: Path):
     store = HabitStore(path)
-    store.record({}, [outcome(ms=8_000)])
+    store.record({}, [outcome(ms=8_000)], now=LATER)
     for _ in range(30):
-        store.record({}, [outcome(ms=10)])
+        store.record({}, [outcome(ms=10)], now=LATER)
     (row,) = store.outcomes(NOW)
     assert row.latency_ms < 20
 
 
 def test_a_tool_that_was_mended_recovers(path: Path):
     store = HabitStore(path)
-    store.record({}, [outcome(calls=5_000, successes=0, ms=0)])
+    store.record({}, [outcome(calls=5_000, successes=0, ms=0)], now=LATER)
     for _ in range(10):
-        store.record({}, [outcome(calls=100, successes=100)])
+        store.record({}, [outcome(calls=100, successes=100)], now=LATER)
     (row,) = store.outcomes(NOW)
     assert row.calls <= 200
     assert row.successes / row.calls > 0.95
@@ -114,7 +118,7 @@ def test_a_tool_that_was_mended_recovers(path: Path):
 
 def test_a_tool_that_was_not_called_for_a_half_life_is_unknown_again(path: Path):
     store = HabitStore(path, Keeping(half_life_s=30 * DAY))
-    store.record({}, [outcome("s.old", at=NOW), outcome("s.new", at=NOW + 20 * DAY)])
+    store.record({}, [outcome("s.old", at=NOW), outcome("s.new", at=NOW + 20 * DAY)], now=LATER)
     assert [row.tool for row in store.outcomes(NOW + 31 * DAY)] == ["s.new"]
 
 
@@ -128,7 +132,7 @@ def test_each_scope_keeps_its_strongest_and_no_more(path: Path):
         tuple(PairRow("a.a", f"s.t{number}", 1 + number, NOW) for number in range(50)),
         tuple(UsedRow(f"s.t{number}", 1 + number, NOW) for number in range(600)),
     )
-    store.record({"/c": rows, "/d": learnt()})
+    store.record({"/c": rows, "/d": learnt()}, now=LATER)
     kept = store.load("/c")
     assert {row.weight for row in kept.followed} == set(range(41, 51))
     assert {row.weight for row in kept.together} == set(range(46, 51))
@@ -139,14 +143,14 @@ def test_each_scope_keeps_its_strongest_and_no_more(path: Path):
 def test_what_is_strong_but_old_goes_before_what_is_weak_but_new(path: Path):
     store = HabitStore(path, Keeping(30 * DAY, followed=1))
     old, new = b"old-old-", b"new-new-"
-    store.record({"/c": learnt(query=old, weight=3, at=NOW)})
-    store.record({"/c": learnt(query=new, weight=1, at=NOW + 90 * DAY)})
+    store.record({"/c": learnt(query=old, weight=3, at=NOW)}, now=LATER)
+    store.record({"/c": learnt(query=new, weight=1, at=NOW + 90 * DAY)}, now=LATER)
     assert [row.terms for row in store.load("/c").followed] == [new]
 
 
 def test_callers_under_ever_new_names_do_not_fill_the_disk(path: Path):
     store = HabitStore(path)
-    store.record({f"/{number}": learnt(at=NOW + number) for number in range(130)})
+    store.record({f"/{number}": learnt(at=NOW + number) for number in range(130)}, now=LATER)
     assert store.load("/0") == Learnt()
     assert store.load("/129") == learnt(at=NOW + 129)
     db = sqlite3.connect(path)
@@ -160,7 +164,7 @@ def test_callers_under_ever_new_names_do_not_fill_the_disk(path: Path):
 
 def test_everything_can_be_forgotten_and_it_is_said_how_much(path: Path):
     store = HabitStore(path)
-    store.record({"/c": learnt(), "p/c": learnt()}, [outcome()])
+    store.record({"/c": learnt(), "p/c": learnt()}, [outcome()], now=LATER)
     assert store.forget() == Forgotten(2, 2, 2, 1)
     assert store.forget() == Forgotten()
     assert store.load("/c") == store.load("p/c") == Learnt()
@@ -170,7 +174,7 @@ def test_everything_can_be_forgotten_and_it_is_said_how_much(path: Path):
 def test_forgetting_can_be_narrowed_to_a_profile_or_a_server(path: Path):
     store = HabitStore(path)
     scopes = {"/c": learnt(), "work/c": learnt(), "workshop/c": learnt("other.t")}
-    store.record(scopes, [outcome("s.t"), outcome("other.t")])
+    store.record(scopes, [outcome("s.t"), outcome("other.t")], now=LATER)
     assert store.forget(profile="work") == Forgotten(1, 1, 1, 0)
     assert store.forget(server="other") == Forgotten(1, 1, 1, 1)
     assert store.forget(server="othe") == Forgotten()
@@ -188,11 +192,12 @@ def test_forgetting_that_fails_says_so(path: Path):
 _ADD = """
 import sys
 from pathlib import Path
+from portico.storage.habit_rows import *
 from portico.storage.habits import *
 store = HabitStore(Path(sys.argv[1]))
 for _ in range(25):
     store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, 5.0),), (), (UsedRow("s.t", 1, 5.0),))},
-                 [OutcomeRow("s.t", 1, 1, 10.0, 5.0)])
+                 [OutcomeRow("s.t", 1, 1, 10.0, 5.0)], now=6.0)
 store.close()
 """
 
@@ -210,7 +215,7 @@ def test_a_gateway_can_tell_that_another_has_written(path: Path):
     ours, theirs = HabitStore(path), HabitStore(path)
     before = ours.version()
     assert ours.version() == before
-    theirs.record({"/c": learnt()})
+    theirs.record({"/c": learnt()}, now=LATER)
     assert ours.version() != before
 
 
@@ -226,34 +231,183 @@ def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, cap
         assert store.load("/c") == Learnt()
     assert "the record of use" in caplog.text
     assert path.with_name("habits.sqlite3.unreadable").read_bytes() == content
-    store.record({"/c": learnt()})
+    store.record({"/c": learnt()}, now=LATER)
     assert store.load("/c") == learnt()
 
 
 def test_pages_that_are_damaged_cost_what_was_learnt_and_nothing_else(path: Path):
     store = HabitStore(path)
-    store.record({f"/{number}": learnt(f"s.t{number}") for number in range(90)})
+    store.record({f"/{number}": learnt(f"s.t{number}") for number in range(90)}, now=LATER)
     store.close()
     content = path.read_bytes()
     path.write_bytes(content[:4_096] + os.urandom(len(content) - 4_096))
     store = HabitStore(path)
     store.load("/3")
-    store.record({"/c": learnt()}, [outcome()])
+    store.record({"/c": learnt()}, [outcome()], now=LATER)
     assert store.load("/c") == learnt()
 
 
 def test_where_no_file_can_be_memory_takes_its_place(path: Path, caplog: pytest.LogCaptureFixture):
     path.mkdir(parents=True)
     store = HabitStore(path)
-    store.record({"/c": learnt()})
+    store.record({"/c": learnt()}, now=LATER)
     assert store.load("/c") == learnt()
     assert "nothing will be remembered" in caplog.text
 
 
 def test_a_closed_record_takes_and_gives_nothing(path: Path):
     store = HabitStore(path)
-    store.record({"/c": learnt()})
+    store.record({"/c": learnt()}, now=LATER)
     store.close()
-    store.record({"/c": learnt()})
+    store.record({"/c": learnt()}, now=LATER)
     assert store.load("/c") == Learnt()
     assert HabitStore(path).load("/c") == learnt()
+
+
+def test_rows_that_say_something_else_are_replaced_by_what_is_learnt(path: Path):
+    store = HabitStore(path)
+    store.record({"/c": learnt()}, [outcome()], now=LATER)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        for table in ("followed", "together", "used"):
+            db.execute(f"update {table} set weight = 'heavy', at = 'once'")
+        db.execute("update outcomes set calls = 'many'")
+    assert store.record({"/c": learnt()}, [outcome()], now=LATER) == set()
+    assert store.load("/c") == learnt()
+    assert store.outcomes(NOW) == (outcome(),)
+
+
+# A clock that is wrong
+
+
+def test_a_row_that_is_dated_ahead_fades_from_the_next_write_on_and_real_calls_count_beside_it(path: Path):
+    store = HabitStore(path, Keeping(half_life_s=30 * DAY))
+    store.record({"/c": learnt(at=NOW + 7_300 * DAY)}, [outcome(at=NOW + 7_300 * DAY)], now=NOW + 7_300 * DAY)
+    store.record({"/c": learnt("s.new", weight=5)}, [outcome()], now=NOW)
+    assert {(row.tool, row.weight, row.at) for row in store.load("/c").used} == {("s.t", 1, NOW), ("s.new", 5, NOW)}
+    store.record({"/c": learnt(weight=50)}, now=NOW)
+    assert learnt(weight=51).used[0] in store.load("/c").used
+    assert store.outcomes(NOW + 31 * DAY) == ()
+
+
+def test_what_is_dated_ahead_outlives_nothing_that_is_stronger(path: Path):
+    store = HabitStore(path, Keeping(30 * DAY, followed=1))
+    store.record({"/c": learnt(query=b"aheadahe", at=NOW + 900 * DAY)}, now=NOW + 900 * DAY)
+    store.record({"/c": learnt(query=b"stronger", weight=2)}, now=NOW)
+    assert [row.terms for row in store.load("/c").followed] == [b"stronger"]
+
+
+def test_a_clock_that_was_never_set_puts_no_date_right(path: Path):
+    store = HabitStore(path)
+    store.record({"/c": learnt()}, now=NOW)
+    store.record({"/c": learnt("s.new", at=60)}, now=60)
+    assert learnt().used[0] in store.load("/c").used
+
+
+# Who stays
+
+
+def test_names_with_a_call_each_push_out_nobody(path: Path):
+    store = HabitStore(path)
+    store.record({"/me": learnt()}, now=NOW)
+    turned_away = store.record({f"/{number}": learnt(at=NOW + 1) for number in range(300)}, now=NOW + 1)
+    assert turned_away is not None
+    assert len(turned_away) == 201
+    assert store.load("/me") == learnt()
+
+
+def test_no_more_than_a_few_are_pushed_out_at_once(path: Path):
+    store = HabitStore(path)
+    store.record({f"/{number}": learnt() for number in range(100)}, now=NOW)
+    store.record({f"/busy{number}": learnt(weight=1_000) for number in range(100)}, now=NOW)
+    assert sum(store.load(f"/{number}") == Learnt() for number in range(100)) == 10
+
+
+def test_whoever_is_used_more_than_a_squatter_comes_in(path: Path):
+    store = HabitStore(path)
+    store.record({f"/{number}": learnt() for number in range(100)}, now=NOW)
+    assert store.record({"/me": learnt()}, now=NOW + 1) == {"/me"}
+    assert store.record({"/me": learnt(weight=3)}, now=NOW + 1) == set()
+
+
+# Forgotten means forgotten
+
+
+def test_what_was_heard_before_something_was_forgotten_is_not_kept(path: Path):
+    ours, theirs = HabitStore(path), HabitStore(path)
+    ours.record({"/c": learnt()}, now=NOW)
+    epoch = ours.epoch()
+    theirs.forget(server="another")
+    assert ours.epoch() != epoch
+    assert ours.record({"/c": learnt("s.late")}, [outcome("s.late")], now=NOW, epoch=epoch) == set()
+    assert ours.load("/c") == learnt()
+    assert ours.outcomes(NOW) == ()
+
+
+def test_nothing_of_what_was_forgotten_is_left_in_any_file(path: Path):
+    store = HabitStore(path)
+    store.record({f"/{number}": learnt(f"hr.secret_{number}", b"TERMTERM") for number in range(90)}, now=NOW)
+    path.with_name(f"{path.name}.unreadable").write_bytes(b"hr.secret")
+    path.with_name(f"{path.name}.unreadable-wal").write_bytes(b"hr.secret")
+    forgotten = store.forget()
+    assert forgotten is not None
+    assert forgotten.unreadable == 2
+    left = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"hr.secret" not in left
+    assert b"TERMTERM" not in left
+
+
+def test_what_cannot_be_reached_is_not_said_to_be_forgotten(path: Path):
+    store = HabitStore(path)
+    store.record({"/c": learnt()}, now=NOW)
+    store.close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("pragma locking_mode = exclusive")
+    holder.execute("begin exclusive")
+    assert HabitStore(path).forget() is None
+    holder.close()
+
+
+# The key
+
+
+def test_the_key_is_made_once_for_its_owner_alone_and_renewed_when_all_is_forgotten(path: Path):
+    ours, theirs = HabitStore(path), HabitStore(path)
+    key = ours.key()
+    assert len(key) == 32
+    assert ours.key() == theirs.key() == HabitStore(path).key() == key
+    if sys.platform != "win32":
+        assert path.with_name("habits.key").stat().st_mode & 0o777 == 0o600
+    theirs.forget(profile="work")
+    assert ours.key() == key
+    theirs.forget()
+    assert ours.key() == theirs.key() != key
+    assert sorted(file.name for file in path.parent.iterdir() if "key" in file.name) == ["habits.key"]
+
+
+_KEY = """
+import sys
+from pathlib import Path
+from portico.storage.habits import HabitStore
+print(HabitStore(Path(sys.argv[1])).key().hex())
+"""
+
+
+def test_processes_that_want_a_key_at_once_get_the_same(path: Path):
+    asking = [
+        subprocess.Popen([sys.executable, "-c", _KEY, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert len({process.communicate(timeout=60)[0] for process in asking}) == 1
+
+
+def test_a_key_that_is_damaged_is_replaced_and_one_that_cannot_be_is_done_without(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
+    store, file = HabitStore(path), path.with_name("habits.key")
+    store.key()
+    file.write_bytes(b"short")
+    assert store.key() == file.read_bytes() != b"short"
+    file.unlink()
+    file.mkdir()
+    assert store.key() == store.key() != b"short"
+    assert caplog.text.count("cannot be used") == 1
+    assert store.forget() is None

@@ -1,5 +1,6 @@
 """The vectors' file: what is kept is found, and nothing that lies in its place is taken for a vector."""
 
+import errno
 import logging
 import os
 import stat
@@ -99,14 +100,27 @@ def test_nobody_else_may_read_the_file(path: Path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_that_grew_too_large_is_begun_anew(path: Path):
+def test_a_file_that_would_grow_too_large_keeps_its_newer_half(path: Path):
     file = VectorFile(path, WIDTH, limit=5)
     file.add(vectors(1, 2, 3))
     file.add(vectors(4, 5))
     assert kept(path, 1, 2, 3, 4, 5) == [1, 2, 3, 4, 5]
     file.add(vectors(6))
-    assert kept(path, 1, 2, 3, 4, 5, 6) == [6]
-    assert path.stat().st_size == RECORD
+    assert kept(path, 1, 2, 3, 4, 5, 6) == [4, 5, 6]
+    assert path.stat().st_size == 3 * RECORD
+    file.add(vectors(7, 8))
+    file.add(vectors(9))
+    assert kept(path, *range(10)) == [7, 8, 9]
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+def test_a_file_that_was_halved_is_still_nobody_else_s(path: Path):
+    file = VectorFile(path, WIDTH, limit=2)
+    file.add(vectors(1, 2))
+    file.add(vectors(3))
+    assert kept(path, 1, 2, 3) == [2, 3]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_more_at_once_than_the_limit_is_kept_all_the_same(path: Path):
@@ -191,6 +205,60 @@ def test_a_folder_that_may_not_be_read_keeps_nothing(path: Path, caplog: pytest.
     assert "cannot be kept" in caplog.text
 
 
+def a_disk_that_takes(monkeypatch: pytest.MonkeyPatch, *portions: int) -> None:
+    """Each write takes this many bytes; after the last, the disk is full."""
+    write, left = os.write, list(portions)
+
+    def partly(handle: int, body: memoryview) -> int:
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, body[: left.pop(0)])
+
+    monkeypatch.setattr(os, "write", partly)
+
+
+def test_what_a_disk_takes_in_portions_is_kept_whole(path: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        a_disk_that_takes(patch, 5, RECORD, 1, 3 * RECORD)
+        VectorFile(path, WIDTH).add(vectors(1, 2, 3))
+    assert kept(path, 1, 2, 3) == [1, 2, 3]
+    assert path.stat().st_size == 3 * RECORD
+
+
+def test_a_full_disk_keeps_whole_records_and_is_said_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    file = VectorFile(path, WIDTH)
+    file.add(vectors(1))
+    with monkeypatch.context() as patch:
+        a_disk_that_takes(patch, RECORD + 5)
+        for first in (2, 4, 6):
+            file.add(vectors(first, first + 1))
+    assert path.stat().st_size == 2 * RECORD
+    assert kept(path, 1, 2, 3, 4) == [1, 2]
+    assert caplog.text.count("cannot be kept") == 1
+    file.add(vectors(8))
+    assert kept(path, 1, 2, 3, 8) == [1, 2, 8]
+
+
+def test_a_full_disk_costs_no_vector_when_the_file_is_halved(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    file = VectorFile(path, WIDTH, limit=4)
+    file.add(vectors(1, 2, 3, 4))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", full)
+        file.add(vectors(5))
+        file.add(vectors(6))
+    assert caplog.text.count("cannot be kept") == 1
+    assert kept(path, 1, 2, 3, 4, 5) == [1, 2, 3, 4]
+    assert list(path.parent.iterdir()) == [path]
+
+
 # Several gateways
 
 
@@ -228,7 +296,7 @@ def test_several_processes_append_and_nothing_is_lost(path: Path):
     assert path.stat().st_size == len(wanted) * RECORD
 
 
-def test_a_file_that_is_begun_anew_while_another_reads_it_serves_both(path: Path):
+def test_a_file_that_is_halved_while_another_reads_it_serves_both(path: Path):
     reader = VectorFile(path, WIDTH)
     VectorFile(path, WIDTH).add(vectors(1, 2))
     assert set(reader.find([key(1), key(2)])) == {key(1), key(2)}

@@ -1,6 +1,7 @@
 """What search sees of a tool. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import Tool
@@ -31,6 +32,8 @@ def _hash(tool: Tool, entry: ServerEntry, server_text: str) -> str:
 
 
 def _document(tool: Tool, entry: ServerEntry, server_text: str) -> Document:
+    # A copy: what is parsed here goes with it, or every definition would stay in memory as objects.
+    tool = replace(tool)
     text = read_schema(tool.input_schema)
     return Document(
         id=tool.address,

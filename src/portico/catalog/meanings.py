@@ -5,12 +5,14 @@ Search works all the while: a tool without a vector is found by its words.
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 
 from portico.catalog.documents import documents
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.search import Document, Encoder, EncoderUnavailable, Vector, key_of, text_of
+from portico.catalog.tool import Tool
+from portico.search import Document, Encoder, EncoderUnavailable, Index, Vector, key_of, text_of
 from portico.storage.vector_file import VectorFile
 
 _BATCH = 64
@@ -38,31 +40,62 @@ class Meanings:
     def bring(self, snapshot: Snapshot) -> Iterator[Mapping[str, Vector]]:
         """Vectors of tools that have none, by address, a batch at a time: first all that are kept. Blocks."""
         texts = {
-            document.id: text_of(document)
+            name: {document.id: text_of(document) for document in _only(snapshot.servers[name], ids)}
             for name, ids in _unencoded(snapshot).items()
-            for document in _only(snapshot.servers[name], ids)
         }
-        keys = {address: key_of(text) for address, text in texts.items()}
+        keys = {address: key_of(text) for mine in texts.values() for address, text in mine.items()}
         kept = self._kept.find(set(keys.values()))
         if kept:
             yield {address: kept[key] for address, key in keys.items() if key in kept}
-        missing = [address for address, key in keys.items() if key not in kept]
-        threads = max(1, (os.cpu_count() or 2) // 2)
-        try:
+        missing = _in_turn({it: text for it, text in mine.items() if keys[it] not in kept} for mine in texts.values())
+        with suppress(EncoderUnavailable):
             for start in range(0, len(missing), _BATCH):
-                batch = missing[start : start + _BATCH]
-                vectors: dict[str, Vector] = {}
-                with closing(self.encoder.documents([texts[it] for it in batch], threads)) as coming:
-                    for address in batch:
-                        if self._stopped.is_set():
-                            break
-                        vectors[address] = next(coming)
-                self._kept.add({keys[address]: vector for address, vector in vectors.items()})
-                yield vectors
                 if self._stopped.is_set():
                     return
-        except EncoderUnavailable:
-            return
+                yield self._encoded(dict(missing[start : start + _BATCH]), keys)
+
+    def _encoded(self, texts: Mapping[str, str], keys: Mapping[str, str]) -> Mapping[str, Vector]:
+        """A batch, or what there was time for; all that was done is kept, also if the encoder fails at the next."""
+        threads = max(1, (os.cpu_count() or 2) // 2)
+        vectors: dict[str, Vector] = {}
+        try:
+            with closing(self.encoder.documents(texts.values(), threads)) as coming:
+                for address in texts:
+                    if self._stopped.is_set():
+                        break
+                    vectors[address] = next(coming)
+        finally:
+            self._kept.add({keys[address]: vector for address, vector in vectors.items()})
+        return vectors
+
+
+def gathered(brought: Iterator[Mapping[str, Vector]], wait: float) -> Mapping[str, Vector]:
+    """What is brought from now until `wait` seconds have passed, at least one batch; nothing at the end. Blocks."""
+    vectors: dict[str, Vector] = {}
+    until = time.monotonic() + wait
+    for batch in brought:
+        vectors.update(batch)
+        if time.monotonic() >= until:
+            break
+    return vectors
+
+
+def with_vectors(now: Snapshot, then: Snapshot, vectors: Mapping[str, Vector]) -> Index:
+    """The index of a snapshot, with vectors that were made for an earlier one."""
+    # A server that was listed anew meanwhile may say something else under the same name.
+    return now.index.with_vectors({it: row for it, row in vectors.items() if _has(now, then.tools[it])})
+
+
+def _has(snapshot: Snapshot, tool: Tool) -> bool:
+    """Whether the tool is there and says what it said."""
+    entry = snapshot.servers.get(tool.server)
+    return entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
+
+
+def _in_turn(servers: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """Everybody's first, then everybody's second: a server of thousands does not make the others wait."""
+    turns = [(turn, item) for texts in sorted(servers, key=len) for turn, item in enumerate(texts.items())]
+    return [item for _, item in sorted(turns, key=lambda it: it[0])]
 
 
 def _unencoded(snapshot: Snapshot) -> dict[str, Sequence[str]]:

@@ -127,6 +127,13 @@ class Snapshot:
             advice=f"Did you mean {', '.join(near)}?" if near else "browse_tools without arguments lists them.",
         )
 
+    def with_index(self, index: Index) -> "Snapshot":
+        """The same servers with another index over them; what was worked out about the servers is kept."""
+        other = replace(self, index=index)
+        # No cached property above reads the index. One that does must not be carried over.
+        other.__dict__.update({**self.__dict__, "index": index})
+        return other
+
     def within(self, scope: Scope) -> "Snapshot":
         """The same moment as a scope sees it."""
         if scope.everything:

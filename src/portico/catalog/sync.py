@@ -16,7 +16,7 @@ from typing import Any
 
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.listing import Listing, Offers, fetch
-from portico.catalog.meanings import Meanings
+from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, content_hash, encoded
 from portico.config import ToolRules
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 DEBOUNCE_S = 0.05
 """A burst of list changes is one listing."""
+ENCODED_S = 1.0
+"""Vectors that come within this time are put into the index together."""
 _ANNOUNCEMENTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 
 
@@ -67,6 +69,8 @@ class Catalog:
         self._index_file = index_file or IndexFile(None)
         self._meanings = meanings
         self._encoding: asyncio.Task[None] | None = None
+        self._not_encoded_because = ""
+        self._changing = asyncio.Lock()
         self._saving = threading.Lock()
         self._arrived: dict[str, tuple[ServerEntry, Manifest]] = {}
         self._publishing: asyncio.Task[None] | None = None
@@ -118,14 +122,23 @@ class Catalog:
         return self._encoding
 
     async def _encode(self, meanings: Meanings) -> None:
+        try:
+            await self._bring(meanings)
+        except Exception as error:  # words still work, and the next listing tries again
+            reason = f"{type(error).__name__}: {error}"
+            if reason != self._not_encoded_because:
+                logger.exception("some tools cannot be searched by meaning yet: they could not be encoded")
+            self._not_encoded_because = reason
+
+    async def _bring(self, meanings: Meanings) -> None:
         while meanings.missing(snapshot := self.snapshot):
             brought, came = meanings.bring(snapshot), False
-            while (vectors := await asyncio.to_thread(next, brought, None)) is not None:
-                came = True
-                now = self.snapshot
-                # A server that was listed anew meanwhile may say something else under the same name.
-                fresh = {address: row for address, row in vectors.items() if _has(now, snapshot.tools[address])}
-                self.snapshot = replace(now, index=now.index.with_vectors(fresh))
+            wait = 0.0  # what was kept is there at once
+            while vectors := await asyncio.to_thread(gathered, brought, wait):
+                came, wait = True, ENCODED_S
+                async with self._changing:
+                    now = self.snapshot
+                    self.snapshot = now.with_index(await asyncio.to_thread(with_vectors, now, snapshot, vectors))
             if not came:
                 return
             if not meanings.missing(self.snapshot):
@@ -145,10 +158,12 @@ class Catalog:
                         self._unusable[name] = error
 
     async def _take(self, batch: Mapping[str, tuple[ServerEntry, Manifest]]) -> None:
-        before = self.snapshot
-        servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
+        # One change at a time, or one would undo the other.
+        async with self._changing:
+            before = self.snapshot
+            servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
+            self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
         changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
-        self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
         self.encode()
         for change in changes:
             if change.tools or change.resources or change.prompts:
@@ -248,12 +263,6 @@ class Sync:
                 self._bus.publish(ListAnnounced(self._upstream.name, kind))
 
 
-def _has(snapshot: Snapshot, tool: Tool) -> bool:
-    """Whether the tool is there and says what it said."""
-    entry = snapshot.servers.get(tool.server)
-    return entry is not None and tool.name in entry.tools and entry.tools[tool.name].hash == tool.hash
-
-
 def _unknown(source: Source) -> ServerEntry:
     return ServerEntry(source.name, source.title, source.description, source.tags)
 
@@ -280,7 +289,8 @@ def _stored_index(file: IndexFile, meanings: Meanings | None) -> Index:
 
 def _manifest(source: Source, listing: Listing) -> Manifest:
     rows = tuple(
-        ToolRow(entry.definition["name"], content_hash(entry.blob), entry.blob, entry.warnings)
+        # A copy, because it is kept: the encoder of JSON leaves its buffer four times as large as what it wrote.
+        ToolRow(entry.definition["name"], content_hash(entry.blob), bytes(memoryview(entry.blob)), entry.warnings)
         for entry in listing.tools
     )
     hello = {**vars(listing.hello), "warnings": listing.warnings}

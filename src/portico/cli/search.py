@@ -17,7 +17,7 @@ from portico.access import Caller
 from portico.app import Gateway
 from portico.cli.discover import name_late, server_data, tool_data, tool_lines
 from portico.cli.ending import DONE, FAILED, as_data, complain, reason
-from portico.cli.opening import PATIENCE_S, Setup, none, opened, unlisted
+from portico.cli.opening import PATIENCE_S, Setup, opened, unlisted
 from portico.cli.screen import Screen, counted
 from portico.disclosure import explain, misfit, results
 from portico.disclosure.explain import Standing
@@ -62,7 +62,14 @@ class _Answer:
 
 async def search(setup: Setup, screen: Screen, asked: Asked) -> int:
     """Ranked tools; exit code 1 when nothing matches, or a named tool is unknown."""
-    async with opened(setup, screen, none if asked.offline else unlisted, PATIENCE_S) as gateway:
+    only = asked.question.server
+
+    def wanted(gateway: Gateway) -> list[str]:
+        """The servers nothing is known of; of one server's tools, no other server has to be asked."""
+        meant = {gateway.catalog.snapshot.server(only).name} if only else set(gateway.upstreams)
+        return [] if asked.offline else [name for name in unlisted(gateway) if name in meant]
+
+    async with opened(setup, screen, wanted, PATIENCE_S) as gateway:
         await encoded(gateway, screen)
         answer = await _answer(gateway, setup, asked)
         name_late(gateway)
@@ -131,7 +138,7 @@ def _data(answer: _Answer, asked: Asked) -> dict[str, Any]:
             **tool_data(tools[hit.id], asked.question.detail),
             "score": round(hit.score, 4),
             "twins": list(hit.twins),
-            **({"why": explain.hit_data(place, hit, query)} if asked.explained else {}),
+            **({"why": explain.hit_data(place, hit)} if asked.explained else {}),
         }
         for place, hit in enumerate(page.hits, 1)
     ]
@@ -152,7 +159,7 @@ def _data(answer: _Answer, asked: Asked) -> dict[str, Any]:
         "unlisted": list(answer.waiting),
     }
     if asked.explained:
-        named = [explain.standing_data(search, one) for one in answer.standings]
+        named = [explain.standing_data(one) for one in answer.standings]
         unknown = [as_data(error) for error in answer.unknown]
         data["explain"] = {**explain.summary_data(ranking), "named": named, "unknown": unknown}
     return data

@@ -11,14 +11,6 @@ from portico.catalog.visible import shown
 from portico.disclosure.question import Search
 from portico.disclosure.render import addresses
 from portico.search import Filters, Hit, Placement, Ranking, Reason
-from portico.search.document import WEAK
-from portico.search.lexical.postings import Postings
-from portico.search.lexical.query import read_query
-
-_NAMED = 2.0
-"""No other signal brings a score this far: the query is the tool's name or address."""
-_TELLING = 0.5
-"""The weight of a word from which it matters that a tool lacks it; words of asking weigh less."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +48,6 @@ def standing(search: Search, hits: Sequence[Hit], address: str, *, compared: boo
     return Standing(address, placement, place, with_, hidden, hits[-1] if hits else None, encoded)
 
 
-def lacking(query: str, reasons: Sequence[Reason]) -> list[str]:
-    """The telling words of a query that a document does not have."""
-    had = {reason.word for reason in reasons}
-    wanted = read_query(query, Postings.empty()).wanted
-    telling = dict.fromkeys(one.word for one in wanted if not one.bonus and one.weight >= _TELLING)
-    return [word for word in telling if word not in had]
-
-
 # --- as lines
 
 
@@ -71,7 +55,7 @@ def summary(search: Search, ranking: Ranking) -> str:
     """What holds for all hits: how sure it is, what was compared, and who could be found."""
     compared = "words and meaning" if ranking.dense else "words only"
     limits = f"; only tools {search.where}" if search.where else ""
-    return f"Confidence {ranking.best:.2f} (nothing fits below {WEAK:.2f}); compared {compared}{limits}."
+    return f"Confidence {ranking.best:.2f} (nothing fits below {ranking.cut:.2f}); compared {compared}{limits}."
 
 
 def hit_line(place: int, hit: Hit) -> str:
@@ -87,7 +71,7 @@ def hit_lines(place: int, hit: Hit) -> list[str]:
 
 def signals(hit: Hit) -> Iterator[str]:
     """Each signal of a hit: what it says, and why."""
-    yield f"score {hit.score:.3f}" + (", because the query is its name" if hit.score >= _NAMED else "")
+    yield f"score {hit.score:.3f}" + (", because the query is its name" if hit.named else "")
     words = ", ".join(map(_word, hit.reasons))
     yield f"words {hit.lexical:.2f} of a perfect match" + (f": {words}" if words else "")
     yield "meaning not compared" if hit.dense is None else f"meaning {hit.dense:.3f} (cosine)"
@@ -118,8 +102,8 @@ def _stands(one: Standing) -> str:
 def _why(search: Search, one: Standing) -> Iterator[str]:
     hit = one.placement.hit
     yield from signals(hit)
-    if missing := lacking(search.question.query, hit.reasons):
-        yield f"it lacks: {', '.join(map(shown, missing))}"
+    if hit.lacking:
+        yield f"it lacks: {', '.join(map(shown, hit.lacking))}"
     if not one.encoded:
         yield "it has no vector yet: only its words were compared"
     if one.last is not None and one.place is None:
@@ -128,7 +112,8 @@ def _why(search: Search, one: Standing) -> Iterator[str]:
 
 
 def _word(reason: Reason) -> str:
-    related = "a related word; " if reason.kindred else ""
+    related = f"taken for {shown(reason.corrected)}; " if reason.corrected else ""
+    related += "a related word; " if reason.kindred else ""
     return f"{shown(reason.word)} ({related}{', '.join(reason.fields).replace('_', ' ')})"
 
 
@@ -139,12 +124,12 @@ def _address(address: str) -> str:
 # --- as data
 
 
-def hit_data(place: int | None, hit: Hit, query: str) -> dict[str, Any]:
+def hit_data(place: int | None, hit: Hit) -> dict[str, Any]:
     """A hit's signals with stable keys."""
     return {
         "place": place,
         "score": round(hit.score, 4),
-        "named": hit.score >= _NAMED,
+        "named": hit.named,
         "words": {
             "share": round(hit.lexical, 4),
             "hit": [
@@ -153,10 +138,11 @@ def hit_data(place: int | None, hit: Hit, query: str) -> dict[str, Any]:
                     "fields": list(reason.fields),
                     "score": round(reason.score, 4),
                     "related": reason.kindred,
+                    "taken_for": reason.corrected or None,
                 }
                 for reason in hit.reasons
             ],
-            "lacking": lacking(query, hit.reasons),
+            "lacking": list(hit.lacking),
         },
         "meaning": None if hit.dense is None else round(hit.dense, 4),
         "learnt": {
@@ -167,9 +153,8 @@ def hit_data(place: int | None, hit: Hit, query: str) -> dict[str, Any]:
     }
 
 
-def standing_data(search: Search, one: Standing) -> dict[str, Any]:
+def standing_data(one: Standing) -> dict[str, Any]:
     """A tool's standing with stable keys."""
-    query = search.question.query
     return {
         "name": one.address,
         "rank": one.placement.rank or None,
@@ -178,14 +163,14 @@ def standing_data(search: Search, one: Standing) -> dict[str, Any]:
         "shares_place_with": one.with_,
         "hidden_by": one.hidden_by,
         "encoded": one.encoded,
-        "why": hit_data(one.place, one.placement.hit, query),
-        "page_end": None if one.last is None else {"name": one.last.id, **hit_data(None, one.last, query)},
+        "why": hit_data(one.place, one.placement.hit),
+        "page_end": None if one.last is None else {"name": one.last.id, **hit_data(None, one.last)},
     }
 
 
 def summary_data(ranking: Ranking) -> Mapping[str, Any]:
     """What holds for all hits, with stable keys."""
-    return {"confidence": round(ranking.best, 4), "weak_below": WEAK, "meaning": ranking.dense}
+    return {"confidence": round(ranking.best, 4), "weak_below": ranking.cut, "meaning": ranking.dense}
 
 
 def filters_data(filters: Filters) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
 from portico.search import Facts, Filters, Lift, Placement, Ranking
+from portico.search.lexical.query import MAX_TEXT
 
 PAGE = 8
 _NAMED_TAGS = 40
@@ -26,6 +27,10 @@ class Question:
     limit: int = PAGE
     detail: str = "brief"
     cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        # Here, where every query enters: whatever remembers it remembers no more than is read.
+        object.__setattr__(self, "query", self.query[:MAX_TEXT])
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> "Question":

@@ -83,7 +83,8 @@ def head(search: Search, found: Page, states: States, for_servers: int, *, expla
     told = misfit(search, ranking, tuple(id_ for hit in found.hits for id_ in (hit.id, *hit.twins)))
     why = [explain.summary(search, ranking)] if explained else []
     if told is None:
-        return [f"Best matches for {query}{where and ' '}{where}:", *why]
+        kind = "Possible matches (not a sure one)" if ranking.unsure else "Best matches"
+        return [f"{kind} for {query}{where and ' '}{where}:", *why]
     if found.offset:
         return [f"More that is unlikely to do {query}:", *why]
     near = pack((server_line(entry, states) + tagged(entry) for entry in told.servers), for_servers).texts

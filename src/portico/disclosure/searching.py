@@ -11,6 +11,7 @@ from portico.disclosure.lines import States
 from portico.disclosure.question import Question, Search
 from portico.events import Bus, Searched
 from portico.learning import Learner
+from portico.search import Vector
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class Searching:
             self.bus.publish(Searched(question.query, found.shown, caller, vector))
         return found.text
 
-    async def prepared(self, snapshot: Snapshot, question: Question, caller: Caller) -> tuple[bytes | None, Search]:
-        """What the query means, as int8, where it can be worked out; and the search, ready to be answered."""
+    async def prepared(self, snapshot: Snapshot, question: Question, caller: Caller) -> tuple[Vector | None, Search]:
+        """What the query means, where it can be worked out; and the search, ready to be answered."""
         filters = question.filters(snapshot)
         vector = await _meaning(snapshot, question.query)
         lifts = await self.learner.lifts(caller, question.query, vector) if self.learner is not None else {}
@@ -46,11 +47,9 @@ class Searching:
         return vector, Search(snapshot, question, filters, lifts, facts)
 
 
-async def _meaning(snapshot: Snapshot, query: str) -> bytes | None:
+async def _meaning(snapshot: Snapshot, query: str) -> Vector | None:
     index = snapshot.index
-    if index.encoder is None or index.encoder.ready:
-        vector = index.meaning(query)
-    else:
-        # The model is read first, which takes a second: everybody else is served meanwhile.
-        vector = await asyncio.to_thread(index.meaning, query)
-    return None if vector is None else vector.tobytes()
+    if index.encoder is None or index.encoder.loaded or index.encoder.problem:
+        return index.meaning(query)
+    # The model is read first, which takes a second: everybody else is served meanwhile.
+    return await asyncio.to_thread(index.meaning, query)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from portico.search.habits import Hashes
+from portico.search import Vector
 
 WINDOW_S = 15 * 60.0
 """A call this long after a search has nothing to do with it."""
@@ -19,10 +19,10 @@ _RECENT = 5
 class Search:
     """A search, and the tools it showed."""
 
-    terms: Hashes
+    terms: frozenset[str]
     shown: frozenset[str]
     at: float
-    vector: bytes | None = None
+    vector: Vector | None = None
 
 
 @dataclass(eq=False)
@@ -45,9 +45,7 @@ class Conversation:
 
         That is the latest search that showed the tool. One that showed others was for something else.
         """
-        followed = next(
-            (one for one in reversed(self._searches) if tool in one.shown and at - one.at <= WINDOW_S), None
-        )
+        followed = next((one for one in reversed(self._searches) if tool in one.shown and _near(at, one.at)), None)
         if followed is not None:
             if (followed, tool) in self._counted:
                 followed = None
@@ -63,4 +61,9 @@ class Conversation:
 
     def recent(self, at: float) -> list[str]:
         """The tools called lately, the latest last."""
-        return [tool for tool, then in self._calls if at - then <= WINDOW_S]
+        return [tool for tool, then in self._calls if _near(at, then)]
+
+
+def _near(at: float, then: float) -> bool:
+    # Either way: a clock that was set back does not keep a search for as long as it was set back.
+    return abs(at - then) <= WINDOW_S

@@ -9,25 +9,27 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from portico.access import Caller
 from portico.config import Learning
 from portico.events import Bus, Event, Searched, ToolCalled
 from portico.learning.conversation import Conversation, Search
 from portico.learning.lesson import Lesson, Outcomes, facts, kept
-from portico.search.habits import Facts, Habits, Lift, hashed, query_terms
-from portico.storage.habits import HabitStore, Learnt, OutcomeRow
+from portico.search import Facts, Lift, Vector
+from portico.search.habits import Habits, hashed, query_terms
+from portico.storage.habits import HabitStore
 
 logger = logging.getLogger(__name__)
 
 LOAD_PATIENCE_S = 0.25
 """A first search waits so long for what its scope has learnt; then it goes without."""
 _CONVERSATIONS = 1_000
-_SCOPES = 64
+_HEARD = 1_000
+"""Scopes that may learn between two writes."""
+_REMEMBERED = 64
+"""Scopes that stay in memory after a write, what they learnt being on disk."""
 _LONGEST_NAME = 80
 EVERYBODY = "*"
 _DAMAGED = (TypeError, ValueError, OverflowError)
@@ -50,8 +52,20 @@ class _Read:
     """What was read from disk."""
 
     version: int
+    epoch: int | None
+    key: bytes
     habits: Mapping[str, Habits]
     facts: Mapping[str, Facts]
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What a write came to."""
+
+    kept: bool = True
+    turned_away: Set[str] = frozenset()
+    """The scopes that there is no room for yet."""
+    read: _Read | None = None
 
 
 class Learner:
@@ -59,7 +73,7 @@ class Learner:
 
     def __init__(self, learning: Learning, store: HabitStore, bus: Bus, clock: Callable[[], float] = time.time) -> None:
         self._learning = learning
-        self.store = store
+        self._store = store
         self._clock = clock
         self._half_life_s = store.keeping.half_life_s
         self._conversations: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
@@ -69,6 +83,9 @@ class Learner:
         self._outcomes = Outcomes()
         self._version: int | None = None
         """Of the file, when every scope in memory was last as it is there."""
+        self._epoch: int | None = None
+        """Of the file, when what is in memory was heard: in another, it is to be forgotten."""
+        self._key = b""
         self._flushing = asyncio.Lock()
         self.facts: Mapping[str, Facts] = {}
         """How the calls of each tool went, as far as it was written or read."""
@@ -85,20 +102,22 @@ class Learner:
             return EVERYBODY
         return f"{caller.profile}/{caller.name[:_LONGEST_NAME]}"
 
-    async def lifts(self, caller: Caller, query: str, vector: bytes | None = None) -> Mapping[str, Lift]:
+    async def lifts(self, caller: Caller, query: str, vector: Vector | None = None) -> Mapping[str, Lift]:
         """What this caller's habits add to the tools' scores for a query."""
         if not self.listening:
             return {}
         key = self.scope(caller)
-        if (scope := self._scope(key)).known is None:
+        if self._scope(key).known is None:
             await self._load_soon(key)
+        scope = self._scope(key)
         if scope.current is None:
-            scope.current = scope.writing.habits(self._half_life_s, scope.known)
-            scope.current = scope.lesson.habits(self._half_life_s, scope.current)
+            for lesson in (scope.writing, scope.lesson):
+                scope.current = lesson.habits(self._half_life_s, self._key, scope.current or scope.known)
+        assert scope.current is not None
         now = self._clock()
         talk = self._conversations.get((key, caller.session))
-        meant = None if vector is None else np.frombuffer(vector, dtype=np.int8)
-        return scope.current.lifts(query_terms(query), meant, talk.recent(now) if talk else (), now)
+        terms = hashed(query_terms(query), self._key)
+        return scope.current.lifts(terms, vector, talk.recent(now) if talk else (), now)
 
     async def flush(self) -> None:
         """Write what was heard, and read what other gateways wrote."""
@@ -112,11 +131,15 @@ class Learner:
         async with self._flushing:
             for scope in self._scopes.values():
                 scope.writing, scope.lesson = scope.lesson, Lesson()
-            lessons = {key: scope.writing.rows() for key, scope in self._scopes.items() if not scope.writing.empty}
-            outcomes, self._outcomes = self._outcomes.rows(), Outcomes()
+            lessons = {key: scope.writing for key, scope in self._scopes.items() if not scope.writing.empty}
+            outcomes, self._outcomes = self._outcomes, Outcomes()
             searched = [key for key, scope in self._scopes.items() if scope.known is not None]
-            if (read := await asyncio.to_thread(self._settle, lessons, outcomes, searched)) is not None:
-                self._take(read)
+            settled = await asyncio.to_thread(self._settle, lessons, outcomes, searched)
+            if not settled.kept:
+                self._outcomes.put_back(outcomes)
+            self._put_back(settled.turned_away if settled.kept else lessons.keys())
+            if settled.read is not None:
+                self._take(settled.read)
             for scope in self._scopes.values():
                 scope.writing, scope.current = Lesson(), None
             self._drop_scopes()
@@ -128,13 +151,13 @@ class Learner:
         if underway := {*self._loading.values(), *self._work}:
             await asyncio.wait(underway)
         await self.flush()
-        await asyncio.to_thread(self.store.close)
+        await asyncio.to_thread(self._store.close)
 
     # --- hearing
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, Searched):
-            if event.shown and (terms := hashed(query_terms(event.query))):
+            if event.shown and (terms := query_terms(event.query)):
                 search = Search(terms, frozenset(event.shown), self._clock(), event.vector)
                 self._conversation(event.caller).searched(search)
         elif isinstance(event, ToolCalled) and not event.cancelled:
@@ -142,6 +165,8 @@ class Learner:
             self._outcomes.add(event.tool, event.ok, event.seconds, now)
             if event.ok:
                 self._learn(event.tool, event.caller, now)
+            if self._epoch is None and not self._loading:
+                self._start_loading(self.scope(event.caller))
 
     def _learn(self, tool: str, caller: Caller, now: float) -> None:
         followed, beside = self._conversation(caller).called(tool, now)
@@ -164,61 +189,97 @@ class Learner:
     def _scope(self, key: str) -> _Scope:
         scope = self._scopes.setdefault(key, _Scope())
         self._scopes.move_to_end(key)
-        if len(self._scopes) > _CONVERSATIONS:
-            self._scopes.popitem(last=False)
+        if len(self._scopes) > _HEARD:
+            # Of those that learnt least the latest: whoever comes under ever new names takes room from themselves.
+            others = list(self._scopes)[-2::-1]
+            del self._scopes[min(others, key=lambda other: self._scopes[other].lesson.calls)]
         return scope
 
     # --- memory and disk
 
     async def _load_soon(self, key: str) -> None:
-        task = self._loading.get(key)
-        if task is None:
-            task = self._loading[key] = asyncio.create_task(self._load(key), name="read habits")
-            task.add_done_callback(lambda _: self._loading.pop(key, None))
+        task = self._loading.get(key) or self._start_loading(key)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(task), LOAD_PATIENCE_S)
 
+    def _start_loading(self, key: str) -> asyncio.Task[None]:
+        task = self._loading[key] = asyncio.create_task(self._load(key), name="read habits")
+        task.add_done_callback(lambda _: self._loading.pop(key, None))
+        return task
+
     async def _load(self, key: str) -> None:
         async with self._flushing:
-            read = await asyncio.to_thread(self._read, [key])
+            read = await asyncio.to_thread(self._read, [key], None)
             # Other scopes may have been read before another gateway wrote: the next flush has to look.
             self._take(read if self._version is None else replace(read, version=self._version))
 
-    def _settle(
-        self, lessons: Mapping[str, Learnt], outcomes: Sequence[OutcomeRow], keys: Sequence[str]
-    ) -> _Read | None:
-        if not (lessons or outcomes or keys):
-            return None
-        as_we_left_it = self.store.version() == self._version
-        if lessons or outcomes:
-            try:
-                self.store.record(lessons, outcomes)
-            except _DAMAGED as error:
-                logger.warning("what was learnt could not be kept: %r", error)
-        elif as_we_left_it:
-            return None
-        return self._read([key for key in keys if key in lessons] if as_we_left_it else keys)
+    def _settle(self, lessons: Mapping[str, Lesson], outcomes: Outcomes, keys: Sequence[str]) -> _Settled:
+        nothing = not lessons and outcomes.empty
+        if nothing and self._version is None:
+            return _Settled()
+        version = self._store.version()
+        as_we_left_it = version == self._version
+        if nothing:
+            return _Settled() if as_we_left_it else _Settled(read=self._read(keys, version))
+        turned_away = self._record(lessons, outcomes)
+        # The version from before: what others wrote meanwhile is read next time, not missed.
+        read = self._read([key for key in keys if key in lessons] if as_we_left_it else keys, version)
+        return _Settled(turned_away is not None, turned_away or frozenset(), read)
 
-    def _read(self, keys: Sequence[str]) -> _Read:
-        # The version first: what is written while we read is then read once more, not missed.
-        version = self.store.version()
-        habits = {key: self._kept(key) for key in keys}
-        return _Read(version, habits, facts(self.store.outcomes(self._clock())))
-
-    def _kept(self, key: str) -> Habits:
+    def _record(self, lessons: Mapping[str, Lesson], outcomes: Outcomes) -> Set[str] | None:
+        epoch = self._store.epoch() if self._epoch is None else self._epoch
+        key = self._store.key()
+        learnt = {scope: lesson.rows(key) for scope, lesson in lessons.items()}
         try:
-            return kept(self.store.load(key), self._half_life_s)
+            return self._store.record(learnt, outcomes.rows(), now=self._clock(), epoch=epoch)
+        except _DAMAGED as error:
+            logger.warning("what was learnt could not be kept: %r", error)
+            return frozenset()
+
+    def _read(self, keys: Sequence[str], version: int | None) -> _Read:
+        # In this order: what is written, or forgotten, while we read is then read once more, not missed.
+        version = self._store.version() if version is None else version
+        epoch = self._store.epoch()
+        key, now = self._store.key(), self._clock()
+        habits = {scope: self._kept(scope, now) for scope in keys}
+        return _Read(version, epoch, key, habits, facts(self._store.outcomes(now)))
+
+    def _kept(self, key: str, now: float) -> Habits:
+        try:
+            return kept(self._store.load(key), self._half_life_s, now)
         except _DAMAGED as error:
             logger.warning("what was learnt cannot be used: %r", error)
             return Habits(self._half_life_s)
 
     def _take(self, read: _Read) -> None:
+        if read.epoch is not None:
+            if self._epoch not in (None, read.epoch):
+                self._forget()
+            self._epoch = read.epoch
+        if read.key != self._key:
+            self._key = read.key
+            for scope in self._scopes.values():
+                scope.current = None
         self._version, self.facts = read.version, read.facts
         for key, habits in read.habits.items():
             scope = self._scope(key)
             scope.known, scope.current = habits, None
 
+    def _forget(self) -> None:
+        """Somebody forgot what is on disk: what was heard until now belongs to that."""
+        self._conversations.clear()
+        self._scopes.clear()
+        self._outcomes = Outcomes()
+
+    def _put_back(self, keys: Collection[str]) -> None:
+        """What could not be written is tried again with what was heard since."""
+        if keys:
+            self._drop_scopes()  # those of whom nothing was heard since: a disk may be full for long
+        for key in keys:
+            if (scope := self._scopes.get(key)) is not None:
+                scope.lesson.put_back(scope.writing)
+
     def _drop_scopes(self) -> None:
-        for key in list(self._scopes)[: max(0, len(self._scopes) - _SCOPES)]:
+        for key in list(self._scopes)[: max(0, len(self._scopes) - _REMEMBERED)]:
             if self._scopes[key].lesson.empty:
                 del self._scopes[key]

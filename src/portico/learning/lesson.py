@@ -7,20 +7,25 @@ from typing import TypeVar
 import numpy as np
 
 from portico.learning.conversation import Search
-from portico.search.habits import Facts, Followed, Habits, Hashes, Worn
-from portico.storage.habits import FollowedRow, Learnt, OutcomeRow, PairRow, UsedRow
+from portico.search import Facts, Vector
+from portico.search.habits import Followed, Habits, Hashes, Worn, hashed
+from portico.storage.habit_rows import FollowedRow, Learnt, OutcomeRow, PairRow, UsedRow
 
 Key = TypeVar("Key")
 
 _MOST = 2_000
 """Things one lesson holds: more than comes together between two writes, unless somebody means harm."""
+_RETRIED = 500
+"""Of each kind that are put back when they could not be kept: a disk may be full for long."""
+Query = frozenset[str]
 
 
 @dataclass(eq=False)
 class Lesson:
     """What one scope has learnt and not yet kept. Repetitions are summed up, so a busy scope is no larger."""
 
-    _followed: dict[tuple[Hashes, str], Followed] = field(default_factory=dict[tuple[Hashes, str], Followed])
+    _followed: dict[tuple[Query, str], Worn] = field(default_factory=dict[tuple[Query, str], Worn])
+    _vectors: dict[Query, Vector] = field(default_factory=dict[Query, Vector])
     _together: dict[tuple[str, str], Worn] = field(default_factory=dict[tuple[str, str], Worn])
     _used: dict[str, Worn] = field(default_factory=dict[str, Worn])
 
@@ -29,56 +34,83 @@ class Lesson:
         """Whether there is nothing to keep."""
         return not self._used
 
+    @property
+    def calls(self) -> float:
+        """How many calls taught it."""
+        return sum(worn.weight for worn in self._used.values())
+
     def followed(self, search: Search, tool: str, at: float) -> None:
         """A tool was called after a search."""
-        key = (search.terms, tool)
-        known = self._followed.get(key)
-        if known is not None or len(self._followed) < _MOST:
-            weight = known.worn.weight if known else 0.0
-            self._followed[key] = Followed(search.terms, tool, Worn(weight + 1, at), search.vector)
+        if _count(self._followed, (search.terms, tool), Worn(1, at)) and search.vector is not None:
+            self._vectors[search.terms] = search.vector
 
     def together(self, tool: str, other: str, at: float) -> None:
         """Two tools were called in one session."""
-        _count(self._together, (min(tool, other), max(tool, other)), at)
+        _count(self._together, (min(tool, other), max(tool, other)), Worn(1, at))
 
     def used(self, tool: str, at: float) -> None:
         """A tool was called."""
-        _count(self._used, tool, at)
+        _count(self._used, tool, Worn(1, at))
 
-    def habits(self, half_life_s: float, earlier: Habits | None) -> Habits:
+    def put_back(self, earlier: "Lesson") -> None:
+        """Take in what could not be kept, as far as there is room."""
+        for key, worn in earlier._followed.items():
+            if _count(self._followed, key, worn, _RETRIED) and (vector := earlier._vectors.get(key[0])) is not None:
+                self._vectors.setdefault(key[0], vector)
+        for pair, worn in earlier._together.items():
+            _count(self._together, pair, worn, _RETRIED)
+        for tool, worn in earlier._used.items():
+            _count(self._used, tool, worn, _RETRIED)
+
+    def habits(self, half_life_s: float, key: bytes, earlier: Habits | None) -> Habits:
         """What was learnt, on top of what was known."""
-        return Habits(half_life_s, tuple(self._followed.values()), dict(self._used), dict(self._together), earlier)
+        followed = tuple(
+            Followed(hashed(query, key), tool, worn, self._vectors.get(query))
+            for (query, tool), worn in self._followed.items()
+        )
+        return Habits(half_life_s, followed, dict(self._used), dict(self._together), earlier)
 
-    def rows(self) -> Learnt:
-        """What was learnt, to be kept."""
+    def rows(self, key: bytes) -> Learnt:
+        """What was learnt, to be kept: from here on, words are hashes."""
         return Learnt(
             tuple(
-                FollowedRow(_packed(one.terms), one.tool, one.worn.weight, one.worn.at, one.vector)
-                for one in self._followed.values()
+                FollowedRow(_packed(hashed(query, key)), tool, worn.weight, worn.at, _bytes(self._vectors.get(query)))
+                for (query, tool), worn in self._followed.items()
             ),
             tuple(PairRow(*pair, worn.weight, worn.at) for pair, worn in self._together.items()),
             tuple(UsedRow(tool, worn.weight, worn.at) for tool, worn in self._used.items()),
         )
 
 
-def _count(counts: dict[Key, Worn], key: Key, at: float) -> None:
+def _count(counts: dict[Key, Worn], key: Key, more: Worn, most: int = _MOST) -> bool:
+    """Add to a count; whether there was room for it."""
     known = counts.get(key)
-    if known is not None or len(counts) < _MOST:
-        counts[key] = Worn((known.weight if known else 0.0) + 1, at)
+    if known is None and len(counts) >= most:
+        return False
+    counts[key] = more if known is None else Worn(known.weight + more.weight, max(known.at, more.at))
+    return True
 
 
-def kept(rows: Learnt, half_life_s: float) -> Habits:
-    """Habits from what was kept, ready to be asked."""
+def kept(rows: Learnt, half_life_s: float, now: float) -> Habits:
+    """Habits from what was kept, ready to be asked. What is dated ahead is from now."""
+
+    def worn(row: FollowedRow | PairRow | UsedRow) -> Worn:
+        return Worn(float(row.weight), min(float(row.at), now))
+
     return Habits(
         half_life_s,
-        tuple(Followed(_unpacked(row.terms), row.tool, _worn(row), row.vector) for row in rows.followed),
-        {row.tool: _worn(row) for row in rows.used},
-        {(row.one, row.other): _worn(row) for row in rows.together},
+        tuple(Followed(_unpacked(row.terms), row.tool, worn(row), _vector(row.vector)) for row in rows.followed),
+        {row.tool: worn(row) for row in rows.used},
+        {(row.one, row.other): worn(row) for row in rows.together},
     ).warmed()
 
 
-def _worn(row: FollowedRow | PairRow | UsedRow) -> Worn:
-    return Worn(float(row.weight), float(row.at))
+def _bytes(vector: Vector | None) -> bytes | None:
+    return None if vector is None else vector.tobytes()
+
+
+def _vector(content: bytes | None) -> Vector | None:
+    return np.frombuffer(content, dtype=np.int8) if content else None
 
 
 def _packed(terms: Hashes) -> bytes:
@@ -102,12 +134,33 @@ class Outcomes:
             latency = known.latency_ms
             if ok:
                 new, share = max(seconds * 1_000, 1e-3), 1 / (known.successes + 1)
-                latency = math.exp((1 - share) * math.log(latency or new) + share * math.log(new))
+                latency = _between(latency, new, share)
             self._rows[tool] = OutcomeRow(tool, known.calls + 1, known.successes + ok, latency, at)
+
+    def put_back(self, earlier: "Outcomes") -> None:
+        """Take in what could not be kept, as far as there is room."""
+        for tool, row in earlier._rows.items():
+            if (since := self._rows.get(tool)) is not None:
+                successes = row.successes + since.successes
+                latency = _between(row.latency_ms, since.latency_ms, since.successes / max(successes, 1))
+                self._rows[tool] = OutcomeRow(tool, row.calls + since.calls, successes, latency, since.at)
+            elif len(self._rows) < _MOST:
+                self._rows[tool] = row
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to keep."""
+        return not self._rows
 
     def rows(self) -> tuple[OutcomeRow, ...]:
         """They, to be kept."""
         return tuple(self._rows.values())
+
+
+def _between(one: float, other: float, share: float) -> float:
+    """The geometric mean, where the other has this share; 0 is unknown."""
+    one, other = one or other, other or one
+    return math.exp((1 - share) * math.log(one) + share * math.log(other)) if one else 0.0
 
 
 def facts(rows: tuple[OutcomeRow, ...]) -> dict[str, Facts]:

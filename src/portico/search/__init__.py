@@ -12,7 +12,8 @@ Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a 
 """
 
 from portico.search.codec import UnreadableIndex
-from portico.search.dense.encoder import Encoder, EncoderUnavailable, Vector
+from portico.search.dense.encoder import NAME, WIDTH, Encoder, EncoderUnavailable, Vector
+from portico.search.dense.encoder import shipped as shipped_encoder
 from portico.search.dense.text import key_of, text_of
 from portico.search.document import Document, Hit, Lift, Ranking, Reason, fingerprint
 from portico.search.filters import Facts, Filters
@@ -21,6 +22,8 @@ from portico.search.schema_text import SchemaText, read_schema
 from portico.search.search import Placement
 
 __all__ = [
+    "NAME",
+    "WIDTH",
     "Document",
     "Encoder",
     "EncoderUnavailable",
@@ -38,5 +41,6 @@ __all__ = [
     "fingerprint",
     "key_of",
     "read_schema",
+    "shipped_encoder",
     "text_of",
 ]

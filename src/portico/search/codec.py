@@ -21,8 +21,10 @@ from portico.search.lexical import fields, kindred, tokens
 from portico.search.lexical.postings import Postings
 from portico.search.roster import Roster
 
-_MAGIC = b"portico-index-3\n"
+_MAGIC = b"portico-index-4\n"
 _ALIGNMENT = 16
+_CHECKSUM = 4
+"""Bytes of the checksum. It covers whatever follows it, so that no number in the header is believed unread."""
 _LENGTH = 8
 _ARRAYS: Mapping[str, str] = {
     "starts": "<u4",
@@ -34,7 +36,9 @@ _ARRAYS: Mapping[str, str] = {
     "copy_keys": "<u8",
     "vectors": "<i1",
 }
-_TEXTS = ("ids", "names", "hashes", "groups", "categories", "tags", "terms")
+_PEOPLE = ("ids", "names", "hashes", "groups", "categories", "tags")
+_KEYS = ("name_keys", "id_keys", "copy_keys")
+_TEXTS = (*_PEOPLE, "terms")
 
 
 class UnreadableIndex(ValueError):
@@ -42,7 +46,8 @@ class UnreadableIndex(ValueError):
 
 
 def dump(roster: Roster, postings: Postings, vectors: Vectors) -> bytes:
-    """The tables as bytes."""
+    """The tables as bytes; terms that lost their last document are left out."""
+    postings = postings.without_dead_terms()
     columns: dict[str, Any] = {
         "ids": roster.ids,
         "names": roster.names,
@@ -65,12 +70,14 @@ def dump(roster: Roster, postings: Postings, vectors: Vectors) -> bytes:
     body = b"".join(parts)
     header = {
         "recipe": _recipe(),
-        "checksum": zlib.crc32(body),
         "sizes": dict(zip((*_TEXTS, *_ARRAYS), map(len, parts), strict=True)),
         "counts": {name: len(columns[name]) for name in _ARRAYS},
     }
     head = json.dumps(header).encode()
-    return _padded(_MAGIC + len(head).to_bytes(_LENGTH, "little") + head) + body
+    start = len(_MAGIC) + _CHECKSUM
+    front = _padded(bytes(start) + len(head).to_bytes(_LENGTH, "little") + head)[start:]
+    checksum = zlib.crc32(body, zlib.crc32(front))
+    return b"".join((_MAGIC, checksum.to_bytes(_CHECKSUM, "little"), front, body))
 
 
 def load(blob: bytes | memoryview) -> tuple[Roster, Postings, Vectors]:
@@ -79,30 +86,54 @@ def load(blob: bytes | memoryview) -> tuple[Roster, Postings, Vectors]:
         header, at = _header(blob)
         if header["recipe"] != _recipe():
             raise UnreadableIndex("The index was written by another version. Build it again from the documents.")
-        if zlib.crc32(memoryview(blob)[at:]) != header["checksum"]:
-            raise UnreadableIndex("The index is damaged. Build it again from the documents.")
-        columns: dict[str, Any] = {}
-        for name, size in header["sizes"].items():
-            if name in _ARRAYS:
-                columns[name] = _array(blob, _ARRAYS[name], header["counts"][name], at)
-            else:
-                columns[name] = json.loads(bytes(blob[at : at + size]))
-            at += size
-    except (KeyError, TypeError, OverflowError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        return _tables(_columns(blob, header, at))
+    except UnreadableIndex:
+        raise
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
         raise UnreadableIndex(f"Not an index: {error}. Build it again from the documents.") from error
-    vocabulary = {term: number for number, term in enumerate(columns["terms"])}
-    people = ("ids", "names", "hashes", "groups", "categories", "tags", "name_keys", "id_keys", "copy_keys")
-    roster = Roster(*(columns[name] for name in people))
-    postings = Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
-    return roster, postings, Vectors(columns["vectors"].reshape(-1, WIDTH))
 
 
 def _header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
     if bytes(blob[: len(_MAGIC)]) != _MAGIC:
         raise UnreadableIndex("Not an index of this version. Build it again from the documents.")
-    start = len(_MAGIC) + _LENGTH
-    end = start + int.from_bytes(bytes(blob[len(_MAGIC) : start]), "little")
+    checked = len(_MAGIC) + _CHECKSUM
+    if zlib.crc32(memoryview(blob)[checked:]) != int.from_bytes(bytes(blob[len(_MAGIC) : checked]), "little"):
+        raise UnreadableIndex("The index is damaged. Build it again from the documents.")
+    start = checked + _LENGTH
+    end = start + int.from_bytes(bytes(blob[checked:start]), "little")
     return json.loads(bytes(blob[start:end])), end + -end % _ALIGNMENT
+
+
+def _columns(blob: bytes | memoryview, header: Mapping[str, Any], at: int) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for name in (*_TEXTS, *_ARRAYS):
+        size = header["sizes"][name]
+        if name in _ARRAYS:
+            columns[name] = _array(blob, _ARRAYS[name], header["counts"][name], at)
+        else:
+            columns[name] = json.loads(bytes(blob[at : at + size]))
+        at += size
+    return columns
+
+
+def _tables(columns: Mapping[str, Any]) -> tuple[Roster, Postings, Vectors]:
+    roster = Roster(*(columns[name] for name in (*_PEOPLE, *_KEYS)))
+    vocabulary = {term: number for number, term in enumerate(columns["terms"])}
+    postings = Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
+    vectors = Vectors(columns["vectors"].reshape(-1, WIDTH))
+    starts, slots, count = postings.starts, postings.slots, len(roster.ids)
+    fits = (
+        all(len(columns[name]) == count for name in (*_PEOPLE, *_KEYS))
+        and len(vectors.rows) == count
+        and len(starts) == len(vocabulary) + 1 == len(columns["terms"]) + 1
+        and len(slots) == len(postings.strengths) == len(postings.fields) == starts[-1]
+        and starts[0] == 0
+        and bool((starts[1:] >= starts[:-1]).all())
+        and (not len(slots) or int(slots.max()) < count)
+    )
+    if not fits:
+        raise UnreadableIndex("The parts of the index do not fit together. Build it again from the documents.")
+    return roster, postings, vectors
 
 
 def _array(blob: bytes | memoryview, dtype: str, count: int, at: int) -> NDArray[Any]:

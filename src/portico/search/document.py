@@ -3,8 +3,6 @@
 import hashlib
 from dataclasses import dataclass
 
-from portico.search.verdict import WEAK, WEAK_BY_WORDS
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -41,6 +39,8 @@ class Reason:
     """What the word added to the hit's score."""
     kindred: bool = False
     """The document has only a related word (`delete` for `remove`)."""
+    corrected: str = ""
+    """What the word was taken for, as it stands nowhere here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,18 @@ class Hit:
 
     id: str
     score: float
-    """0 … 1 within its ranking, lifts added; 1 and more for a tool whose name the query is."""
+    """0 … 1 within its ranking, lifts added; 2 and more for a tool whose name the query is."""
     reasons: tuple[Reason, ...] = ()
     """The words of the query that it has."""
+    lacking: tuple[str, ...] = ()
+    """The telling words of the query that it does not have."""
     lexical: float = 0.0
     """The share of a perfect match by words that it reaches."""
     dense: float | None = None
     """How near its meaning is to the query's, as a cosine; None where no vector is known."""
     lift: Lift | None = None
+    named: bool = False
+    """The query is its name or address: no other signal counts as much."""
     twins: tuple[str, ...] = ()
     """Documents of other groups that say the same, best first: they have no place of their own."""
 
@@ -78,17 +82,18 @@ class Ranking:
     """How many documents matched at all, under the filter."""
     best: float
     """0 … 1: how sure it is that the first hits serve the query. 0: nothing matched."""
+    weak: bool = False
+    """Nothing here fits: say so before showing the hits."""
+    unsure: bool = False
+    """Something may fit, or may not."""
+    cut: float = 0.0
+    """Below what nothing fits."""
     near: tuple[str, ...] = ()
     """The groups of the nearest documents, nearest first: where to look if nothing fits."""
     dense: bool = False
     """Whether meaning was searched, or words alone."""
     more: bool = False
     """Whether there are hits after these."""
-
-    @property
-    def weak(self) -> bool:
-        """Nothing here fits: say so before showing the hits."""
-        return self.best < (WEAK if self.dense else WEAK_BY_WORDS)
 
 
 def fingerprint(*parts: str) -> str:

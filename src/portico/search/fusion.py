@@ -5,11 +5,9 @@ document that has no vector yet is judged by its words alone.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from portico.search.lexical.bm25f import Scores
 from portico.search.roster import Mask
-
-Scores = NDArray[np.float32]
 
 DENSE_SHARE = 0.70
 """What meaning counts; words count the rest."""
@@ -19,8 +17,7 @@ BEYOND_WORDS = 100
 
 def fuse(lexical: Scores, dense: Scores | None, known: Mask | None, allowed: Mask | None) -> Scores:
     """One score per slot, 0 … 1; 0 where nothing matches or it is not allowed. `lexical` is 0 where not allowed."""
-    seen = None if known is None or allowed is None else known & allowed
-    seen = known if seen is None else seen
+    seen = known if known is None or allowed is None else known & allowed
     if dense is None or seen is None or not seen.any():
         return lexical.copy()
     words = _stretched(lexical, 0.0)

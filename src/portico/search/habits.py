@@ -8,19 +8,17 @@ and one that has learnt nothing lifts nothing.
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.search.dense.encoder import Vector
 from portico.search.document import Lift
-from portico.search.filters import Facts
 from portico.search.lexical.postings import Postings
-from portico.search.lexical.query import read_query
-
-__all__ = ["FOLLOWED", "POPULAR", "TOGETHER", "Facts", "Followed", "Habits", "Lift", "Worn", "hashed", "query_terms"]
+from portico.search.lexical.query import MAX_TEXT, read_query
 
 FOLLOWED, POPULAR, TOGETHER = 0.15, 0.03, 0.03
 """The most that each kind of habit adds to a score of 0 … 1: a tool that fits half as well as another stays behind."""
@@ -35,22 +33,26 @@ _LEAST = 1e-4
 Hashes = frozenset[int]
 
 
-@lru_cache(maxsize=256)
 def query_terms(query: str) -> frozenset[str]:
     """The terms that tell one query from another: those of a search, without the words of asking."""
+    return _terms(query[:MAX_TEXT])
+
+
+@lru_cache(maxsize=256)
+def _terms(query: str) -> frozenset[str]:
     wanted = read_query(query, Postings.empty()).wanted
     telling = frozenset(one.term for one in wanted if one.weight >= 0.5)
     return telling or frozenset(one.term for one in wanted)
 
 
 @lru_cache(maxsize=8_192)
-def _hash(term: str) -> int:
-    return int.from_bytes(hashlib.blake2b(term.encode(errors="surrogatepass"), digest_size=8).digest())
+def _hash(term: str, key: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(term.encode(errors="surrogatepass"), digest_size=8, key=key).digest())
 
 
-def hashed(terms: Iterable[str]) -> Hashes:
-    """Terms as 64-bit numbers: as good for comparing, and no text to keep."""
-    return frozenset(map(_hash, terms))
+def hashed(terms: Iterable[str], key: bytes) -> Hashes:
+    """Terms as 64-bit numbers: as good for comparing, and nothing that can be guessed at without the key."""
+    return frozenset(_hash(term, key) for term in terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,15 @@ class Worn:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Followed:
     """A tool that was called after a search."""
 
     terms: Hashes
     tool: str
     worn: Worn
-    vector: bytes | None = None
-    """The query's vector as int8."""
+    vector: Vector | None = None
+    """What the query meant, where that was worked out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +84,14 @@ class Habits:
     together: Mapping[tuple[str, str], Worn] = field(default_factory=dict)
     earlier: "Habits | None" = None
 
-    def lifts(
-        self, terms: Collection[str], vector: NDArray[np.int8] | None, recent: Sequence[str], now: float
-    ) -> Mapping[str, Lift]:
+    def lifts(self, terms: Hashes, vector: Vector | None, recent: Sequence[str], now: float) -> Mapping[str, Lift]:
         """What each tool earns for a query of these terms and vector after these `recent` calls; others nothing."""
         followed: defaultdict[str, float] = defaultdict(float)
         used: defaultdict[str, float] = defaultdict(float)
         beside: defaultdict[str, float] = defaultdict(float)
         layer: Habits | None = self
         while layer is not None:
-            layer._add_followed(followed, hashed(terms), vector, now)
+            layer._add_followed(followed, terms, vector, now)
             for tool, worn in layer.used.items():
                 used[tool] += self._now(worn, now)
             for tool in dict.fromkeys(recent):
@@ -108,7 +108,7 @@ class Habits:
         return worn.weight * 0.5 ** (max(0.0, now - worn.at) / self.half_life_s)
 
     def _add_followed(
-        self, evidence: defaultdict[str, float], terms: Hashes, vector: NDArray[np.int8] | None, now: float
+        self, evidence: defaultdict[str, float], terms: Hashes, vector: Vector | None, now: float
     ) -> None:
         if not self.followed:
             return
@@ -127,7 +127,7 @@ class Habits:
                 shared[rows] += 1
         return shared / np.maximum(self._sizes + len(terms) - shared, 1)
 
-    def _nearness(self, vector: NDArray[np.int8]) -> NDArray[np.float64]:
+    def _nearness(self, vector: Vector) -> NDArray[np.float64]:
         """How near in meaning each remembered query is, as a cosine; 0 where it has no vector of this kind."""
         near = np.zeros(len(self.followed))
         matrix, rows = self._vectors.get(len(vector), (None, None))
@@ -153,16 +153,16 @@ class Habits:
     @cached_property
     def _vectors(self) -> Mapping[int, tuple[NDArray[np.float32], NDArray[np.intp]]]:
         """Unit vectors and their rows by length: another encoder's vectors have nothing to say."""
-        rows: defaultdict[int, list[int]] = defaultdict(list)
+        alike: defaultdict[int, list[tuple[int, Vector]]] = defaultdict(list)
         for row, one in enumerate(self.followed):
-            if one.vector:
-                rows[len(one.vector)].append(row)
+            if one.vector is not None:
+                alike[len(one.vector)].append((row, one.vector))
         found: dict[int, tuple[NDArray[np.float32], NDArray[np.intp]]] = {}
-        for size, those in rows.items():
-            joined = b"".join(self.followed[row].vector or b"" for row in those)
-            matrix = np.frombuffer(joined, dtype=np.int8).reshape(-1, size).astype(np.float32)
+        for size, those in alike.items():
+            matrix = np.stack([vector for _, vector in those]).astype(np.float32)
             norms = np.linalg.norm(matrix, axis=1, keepdims=True).astype(np.float32)
-            found[size] = (matrix / np.maximum(norms, np.float32(1)), np.array(those, dtype=np.intp))
+            rows = np.array([row for row, _ in those], dtype=np.intp)
+            found[size] = (matrix / np.maximum(norms, np.float32(1)), rows)
         return found
 
     @cached_property

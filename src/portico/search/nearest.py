@@ -10,8 +10,11 @@ _MAX_NAME = 256
 
 def nearest_names(name: str, roster: Roster, limit: int) -> list[str]:
     """The ids of the nearest names and addresses, nearest first, equals by id."""
-    # Needed for wrong names only, so right ones do not pay for the import.
-    from rapidfuzz import fuzz, process
+    try:
+        # Needed for wrong names only, so right ones do not pay for the import.
+        from rapidfuzz import fuzz, process
+    except (ImportError, OSError):  # without it there is no guess, and still an answer
+        return []
 
     wrong = squash(name[:_MAX_NAME])
     likeness: dict[int, float] = {}

@@ -1,6 +1,6 @@
 """Scores to places: the best of many, in one order that never depends on how they were stored."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ TWINS_OF_ONE_NAME = 0.78
 """Where the names are the same, less is enough."""
 _PATIENCE = 0.5
 """What is left of a need's weight each time a tool is placed for it."""
+_GROUPED = 256
+"""First places within which twins are looked for: it takes comparing each with each."""
 _SPARE = 24
 """Places looked at beyond those asked for, because twins give theirs up."""
 
@@ -54,8 +56,18 @@ def with_spare(places: int) -> int:
     return 2 * places + _SPARE
 
 
-def grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster) -> dict[int, list[int]]:
-    """The leaders with their twins: a slot that says the same as a better one of another group stands behind it."""
+def grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Collection[str]) -> dict[int, list[int]]:
+    """The leaders with their twins: a slot that says the same as a better one of another group stands behind it.
+
+    Not a tool of a group that was `named`: that one was meant. Far down the list everyone keeps a place.
+    """
+    found = _grouped(ranked[:_GROUPED], vectors, roster, named)
+    behind = {slot for twins in found.values() for slot in twins}
+    found.update((slot, []) for slot in ranked[_GROUPED:] if slot not in behind)
+    return found
+
+
+def _grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Collection[str]) -> dict[int, list[int]]:
     alike = vectors.among(ranked) if len(vectors.rows) else np.zeros((len(ranked), len(ranked)), dtype=np.float32)
     names, copies, groups = roster.name_keys[list(ranked)], roster.copy_keys[list(ranked)], roster.groups
     same_name = names[:, None] == names[None]
@@ -63,6 +75,9 @@ def grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster) -> dict[int
     twins |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
     found: dict[int, list[int]] = {}
     for place, slot in enumerate(ranked):
+        if groups[slot] in named:
+            found[slot] = []
+            continue
         candidates = (at for at in np.flatnonzero(twins[place, :place]).tolist() if ranked[at] in found)
         first = next(
             (

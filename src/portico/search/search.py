@@ -6,6 +6,7 @@ dense   how near is its meaning?                   lift      what did use teach?
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,13 +14,14 @@ from portico.search import fusion
 from portico.search.dense.encoder import Encoder, EncoderUnavailable
 from portico.search.dense.vectors import Vectors
 from portico.search.document import Hit, Lift, Ranking
-from portico.search.fusion import Scores
 from portico.search.lexical import bm25f
+from portico.search.lexical.bm25f import Scores
 from portico.search.lexical.postings import Postings
 from portico.search.lexical.query import read_query
+from portico.search.lexical.tokens import squash, words
 from portico.search.ranking import grouped, in_turn, leaders, with_spare
 from portico.search.roster import Mask, Roster, name_key
-from portico.search.verdict import confidence
+from portico.search.verdict import UNSURE, WEAK, WEAK_BY_WORDS, confidence
 
 _SAME_NAME, _SAME_ADDRESS = 2.0, 4.0
 """Everything else together stays below: whoever types a name gets the tool of that name, then the tools that say it."""
@@ -31,6 +33,8 @@ NEED_SHARE = 0.5
 """Of a query with several needs, the part that a document earns by serving one of them best."""
 POOL = 64
 """First places that the needs of a query take turns for: beyond, everything together decides."""
+_ENOUGH_ENCODED = 0.95
+"""While fewer documents have their vectors, what is near says nothing of what is not: words judge."""
 _JUDGED = 3
 """First hits whose nearness tells whether anything fits."""
 _NEAR_GROUPS = 5
@@ -49,10 +53,11 @@ class Placement:
     """A filter or the caller's scope hides it; `rank` is where it would stand."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Asked:
     """A query with what every signal says of every slot."""
 
+    text: str
     roster: Roster
     postings: Postings
     vectors: Vectors
@@ -65,7 +70,9 @@ class Asked:
     """What each need alone would score, where there are several."""
     lifts: Mapping[int, Lift]
     searched: int
-    """How many documents could be found."""
+    """How many documents could be found …"""
+    encoded: int
+    """… and how many of them by meaning."""
 
     @classmethod
     def of(
@@ -89,9 +96,9 @@ class Asked:
         def fused(words: Scores, meaning: Scores | None) -> Scores:
             return fusion.fuse(words, meaning, None if meaning is None else vectors.known, allowed)
 
-        words = lexical(sought)
+        by_words = lexical(sought)
         meaning = _likeness(query.text, vectors, encoder) if query.wanted else None
-        scores = fused(words, meaning)
+        scores = fused(by_words, meaning)
         needs = [
             fused(lexical(bm25f.seek(postings, clause, count)), _likeness(part, vectors, encoder))
             for part, clause in zip(query.clause_texts, query.clauses, strict=True)
@@ -99,6 +106,7 @@ class Asked:
         if needs and (best := float(scores.max(initial=0))):
             scores = scores * (1 - NEED_SHARE) + np.maximum.reduce(needs) * np.float32(NEED_SHARE * best)
         searched = count if allowed is None else int(np.count_nonzero(allowed))
+        encoded = int(np.count_nonzero(vectors.known if allowed is None else vectors.known & allowed))
         found: dict[int, Lift] = {}
         for id_, lift in lifts.items():
             slot = roster.slots.get(id_)
@@ -106,17 +114,27 @@ class Asked:
                 found[slot] = lift
                 scores[slot] += min(lift.amount, _MOST_LIFT)
         scores += _exact(text, roster, allowed)
-        return cls(roster, postings, vectors, sought, words, meaning, scores, needs, found, searched)
+        return cls(
+            query.text, roster, postings, vectors, sought, by_words, meaning, scores, needs, found, searched, encoded
+        )
 
-    @property
-    def order(self) -> list[int]:
+    @cached_property
+    def first(self) -> list[int]:
         """The best slots; of a query with several needs, so that each need has its turn."""
         ranked = leaders(self.scores, self.roster.ids, POOL)
-        return in_turn(ranked, self.scores, self.needs, NEED_SHARE) if self.needs else ranked
+        # By words alone a clause says too little of what it needs: taking turns was measured to lose.
+        taking_turns = self.needs and self.dense is not None
+        return in_turn(ranked, self.scores, self.needs, NEED_SHARE) if taking_turns else ranked
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The groups that the query names."""
+        typed = {squash(word) for word in words(self.text)}
+        return frozenset(group for group in self.roster.members if squash(group) in typed)
 
     def leading(self, places: int) -> list[int]:
         """The slots on the first `places`."""
-        first = self.order
+        first = self.first
         if places <= len(first):
             return first[:places]
         taken = set(first)
@@ -130,24 +148,25 @@ class Asked:
                 self.roster.ids[slot],
                 float(self.scores[slot]),
                 why,
+                bm25f.lacking(self.sought, why),
                 float(self.lexical[slot]),
                 float(self.dense[slot]) if self.dense is not None and self.vectors.known[slot] else None,
                 self.lifts.get(slot),
+                bool(self.scores[slot] >= _SAME_NAME),
                 tuple(self.roster.ids[twin] for twin in twins.get(slot, ())),
             )
             for slot, why in zip(slots, reasons, strict=True)
         ]
 
-    def confidence(self, first: Sequence[int]) -> float:
-        """How sure it is that one of the first slots serves the query."""
-        if not first:
-            return 0.0
-        if self.scores[first[0]] >= _SAME_NAME:
-            return 1.0
-        coverage = bm25f.coverage(self.postings, self.sought, first[0])
-        if self.dense is None:
-            return coverage
-        return confidence(max(float(self.dense[slot]) for slot in first), coverage, self.searched)
+    def verdict(self, first: Sequence[int]) -> tuple[float, float]:
+        """How sure it is that one of the first slots serves the query, and below what nothing fits."""
+        if first and self.scores[first[0]] >= _SAME_NAME:
+            return 1.0, WEAK
+        coverage = bm25f.coverage(self.postings, self.sought, first[0]) if first else 0.0
+        if self.dense is None or self.encoded < _ENOUGH_ENCODED * self.searched:
+            return coverage, WEAK_BY_WORDS
+        nearness = max((float(self.dense[slot]) for slot in first), default=-1.0)
+        return confidence(nearness, coverage, self.searched), WEAK
 
 
 def rank(asked: Asked, limit: int, offset: int) -> Ranking:
@@ -156,17 +175,20 @@ def rank(asked: Asked, limit: int, offset: int) -> Ranking:
     wanted = max(1, offset + limit)
     looked = with_spare(wanted)
     ranked = asked.leading(looked)
-    while len(twins := grouped(ranked, asked.vectors, roster)) < wanted and len(ranked) == looked:
+    while len(twins := grouped(ranked, asked.vectors, roster, asked.named)) < wanted and len(ranked) == looked:
         looked *= 2
         ranked = asked.leading(looked)
     places = list(twins)
     page = places[offset : offset + max(0, limit)]
-    near = tuple(dict.fromkeys(roster.groups[slot] for slot in ranked))[:_NEAR_GROUPS]
+    best, cut = asked.verdict(places[:_JUDGED])
     return Ranking(
         tuple(asked.hits(page, twins)),
         int(np.count_nonzero(asked.scores)),
-        asked.confidence(places[:_JUDGED]),
-        near,
+        best,
+        best < cut,
+        cut <= best < UNSURE and cut == WEAK,
+        cut,
+        tuple(dict.fromkeys(roster.groups[slot] for slot in ranked))[:_NEAR_GROUPS],
         asked.dense is not None,
         len(places) > offset + limit,
     )
@@ -175,7 +197,7 @@ def rank(asked: Asked, limit: int, offset: int) -> Ranking:
 def place(asked: Asked, slot: int, *, filtered: bool = False) -> Placement:
     """Where a slot stands."""
     hit, of = asked.hits([slot], {})[0], int(np.count_nonzero(asked.scores))
-    first, score = asked.order, asked.scores[slot]
+    first, score = asked.first, asked.scores[slot]
     if slot in first:
         return Placement(hit, first.index(slot) + 1, of, filtered)
     before = int(np.count_nonzero(asked.scores > score))
@@ -200,9 +222,18 @@ def _exact(text: str, roster: Roster, allowed: Mask | None) -> Scores:
     key = np.uint64(name_key(typed))
     if not key:
         return earned
-    earned[roster.name_keys == key] = _SAME_NAME
+    for slot in _one_of_each_group(np.flatnonzero(roster.name_keys == key).tolist(), typed, roster):
+        earned[slot] = _SAME_NAME
     earned[roster.id_keys == key] = _SAME_ADDRESS
     for slot in np.flatnonzero(earned).tolist():
         if typed in (roster.names[slot], roster.ids[slot]):
             earned[slot] += _LETTER_BY_LETTER
     return earned if allowed is None else earned * allowed
+
+
+def _one_of_each_group(slots: Sequence[int], typed: str, roster: Roster) -> Sequence[int]:
+    """Of the spellings of one name on one server the one that was typed, else the first: no server gets two places."""
+    found: dict[str, int] = {}
+    for slot in sorted(slots, key=lambda slot: (roster.names[slot] != typed, roster.ids[slot])):
+        found.setdefault(roster.groups[slot], slot)
+    return list(found.values())

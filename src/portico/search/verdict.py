@@ -7,10 +7,12 @@ without an answer, over whole catalogs and small ones (`training/README.md`, "Kn
 
 import math
 
-_NEARNESS, _COVERAGE, _CHOICE, _OFFSET = 14.0, 1.4, -0.62, -2.6
+_NEARNESS, _COVERAGE, _CHOICE, _OFFSET = 14.0, 1.4, -0.56, -3.1
 
 WEAK = 0.12
 """Below, nothing fits: true of most queries that nothing serves, and of few that something does."""
+UNSURE = 0.35
+"""Between the two, most first hits are right and many are not: say so."""
 WEAK_BY_WORDS = 0.2
 """The same where words alone were searched, and confidence is the share of the query's words in the first hit."""
 

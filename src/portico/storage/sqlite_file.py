@@ -46,6 +46,8 @@ class SqliteFile:
         self._path = path
         self._layout = layout
         self._lock = threading.Lock()
+        self._said: set[str] = set()
+        """What cannot be done, as was logged: what is tried every few seconds is not complained of every time."""
         self._db = self._open()
 
     def attempt(
@@ -56,11 +58,15 @@ class SqliteFile:
             for _ in range(2):
                 try:
                     self._db.execute(f"pragma busy_timeout = {patience_ms}")
-                    return work(self._db)
+                    answer = work(self._db)
+                    self._said.discard(done)
+                    return answer
                 except sqlite3.Error as error:
                     if not _is_broken(error) or self._path is None:
                         place = self._path or "in memory"
-                        logger.warning("the %s %s cannot be %s: %s", self._layout.noun, place, done, error)
+                        level = logging.DEBUG if done in self._said else logging.WARNING
+                        logger.log(level, "the %s %s cannot be %s: %s", self._layout.noun, place, done, error)
+                        self._said.add(done)
                         break
                     self._db.close()
                     self._db = self._begin_anew(self._path, error)

@@ -2,11 +2,14 @@
 
 Encoding a tool costs milliseconds; keeping its vector makes that once per text, whatever server, index or gateway
 asks. Records have one size and end in a checksum, and an append is one write: several gateways may share a file, and
-whatever a crash left half written is passed over. A file that grew to more than `limit` records is begun anew.
+whatever a crash left half written is passed over. A file that would grow to more than `limit` records is replaced by
+one with its newer half.
 """
 
+import contextlib
 import logging
 import os
+import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,6 +31,7 @@ class VectorFile:
         """Without a path, nothing is kept."""
         self._path = path
         self._limit = limit
+        self._said: set[str] = set()
         self._record = np.dtype([("key", f"S{_KEY}"), ("vector", np.int8, (width,)), ("check", "<u4")])
 
     def find(self, keys: Iterable[str]) -> dict[str, NDArray[np.int8]]:
@@ -53,21 +57,49 @@ class VectorFile:
             records[at]["check"] = _checksum(records[at])
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._append(records.tobytes())
+            if len(self._records()) + len(records) > self._limit:
+                self._replace(self._newest(self._limit // 2) + records.tobytes())
+            else:
+                self._append(records.tobytes())
         except OSError as error:
-            logger.warning("vectors cannot be kept in %s: %s", self._path, error)
+            self._say(f"vectors cannot be kept in {self._path}: {error}")
 
     def _append(self, body: bytes) -> None:
         assert self._path is not None
         size = self._record.itemsize
-        if self._path.exists() and self._path.stat().st_size // size + len(body) // size > self._limit:
-            self._path.unlink()
         handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
         try:
             torn = os.fstat(handle).st_size % size
-            os.write(handle, bytes(-torn % size) + body)
+            left = memoryview(bytes(-torn % size) + body)
+            try:
+                while left:  # a disk that is nearly full takes a part
+                    left = left[os.write(handle, left) :]
+            except OSError:
+                with contextlib.suppress(OSError):
+                    # Whole records stay, also for whoever has mapped them.
+                    end = os.fstat(handle).st_size
+                    os.ftruncate(handle, end - end % size)
+                raise
         finally:
             os.close(handle)
+
+    def _newest(self, count: int) -> bytes:
+        records = self._records()
+        return records[max(0, len(records) - count) :].tobytes()
+
+    def _replace(self, body: bytes) -> None:
+        assert self._path is not None
+        # Beside it and then in its place: whoever has mapped the old file reads on.
+        handle, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
+        beside = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(body)
+            beside.replace(self._path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise
 
     def _records(self) -> NDArray[np.void]:
         try:
@@ -77,8 +109,14 @@ class VectorFile:
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
-            logger.warning("the vectors in %s cannot be read: %s", self._path, error)
+            self._say(f"the vectors in {self._path} cannot be read: {error}")
         return np.zeros(0, dtype=self._record)
+
+    def _say(self, problem: str) -> None:
+        """Once: what is wrong with a disk is wrong for every batch."""
+        if problem not in self._said:
+            self._said.add(problem)
+            logger.warning("%s", problem)
 
 
 def _checksum(record: np.void) -> int:

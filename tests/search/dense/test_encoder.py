@@ -180,7 +180,7 @@ def with_vectors(encoder: Encoder) -> Index:
 
 def goes_on_by_words(encoder: Encoder, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     assert encoder.problem == ""
-    assert not encoder.ready
+    assert not encoder.loaded
     index = with_vectors(encoder)
     with caplog.at_level(logging.WARNING):
         ranking = index.search("create an issue in a repository")
@@ -194,7 +194,7 @@ def goes_on_by_words(encoder: Encoder, reason: str, caplog: pytest.LogCaptureFix
             list(encoder.documents(["anything"]))
     assert encoder.problem
     assert reason in encoder.problem
-    assert encoder.ready
+    assert not encoder.loaded
     assert caplog.text.count("search by meaning is off") == 1
 
 
@@ -236,3 +236,39 @@ def test_a_vocabulary_of_other_weights_leaves_search_by_words(model: Path, caplo
         file.seek(0)
         file.write(pieces.replace("\nissue\n", "\nissue-\n") + "issue\n")
     goes_on_by_words(Encoder(), "", caplog)
+
+
+class Failing:
+    """A session that works for a while."""
+
+    def __init__(self, session: Any, times: int) -> None:
+        self._session, self.left = session, times
+
+    def run(self, *args: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("bad allocation")
+        return self._session.run(*args)
+
+
+def test_an_encoder_that_fails_at_work_says_so_once_and_leaves_search_by_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    opened, reader = module._open()  # pyright: ignore[reportPrivateUsage]
+    session = Failing(opened, 2)
+    monkeypatch.setattr(module, "_open", lambda: (session, reader))
+    encoder = Encoder()
+    index = with_vectors(encoder)
+    assert index.search("create an issue in a repository").dense
+    with pytest.raises(EncoderUnavailable, match="bad allocation"):
+        list(encoder.documents(f"text {number}" for number in range(20)))
+    assert "bad allocation" in encoder.problem
+    assert encoder.loaded
+    tried = session.left
+    for ask in (encoder.query, encoder.document):
+        with pytest.raises(EncoderUnavailable, match="bad allocation"):
+            ask("another")
+    assert session.left == tried
+    assert not index.search("create an issue in a repository").dense
+    assert found(index) == found(Index.build(CATALOG))
+    assert caplog.text.count("search by meaning is off") == 1

@@ -1,6 +1,8 @@
 """Vectors by slot: how near they are, and how they move when slots change."""
 
 import mmap
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +31,12 @@ def extremes(count: int) -> NDArray[np.int8]:
 @pytest.mark.parametrize("count", [1, 7, 8_192, 8_193, 20_000])
 @pytest.mark.parametrize("make", [rows, extremes])
 def test_native_and_plain_products_agree_exactly(monkeypatch: pytest.MonkeyPatch, count: int, make: object):
-    if module._native is None:  # pyright: ignore[reportPrivateUsage]
+    if module._native() is None:  # pyright: ignore[reportPrivateUsage]
         pytest.skip("there is no simsimd here")
     made = make(count)  # pyright: ignore
     some = list(range(0, count, max(1, count // 40)))
     native = Vectors(made).likeness(made[0]), Vectors(made).among(some)
-    monkeypatch.setattr(module, "_native", None)
+    monkeypatch.setattr(module, "_native", lambda: None)
     plain = Vectors(made).likeness(made[0]), Vectors(made).among(some)
     for one, other in zip(native, plain, strict=True):
         assert one.dtype == other.dtype == np.float32
@@ -44,7 +46,7 @@ def test_native_and_plain_products_agree_exactly(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(params=["native", "plain"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "plain":
-        monkeypatch.setattr(module, "_native", None)
+        monkeypatch.setattr(module, "_native", lambda: None)
 
 
 @pytest.mark.usefixtures("either")
@@ -107,3 +109,32 @@ def test_a_slot_that_is_emptied_and_taken_again_has_the_new_vector():
     made = rows(2)
     after = Vectors(made[:1]).splice(1, np.array([0], dtype=np.uint32), {0: made[1]})
     assert np.array_equal(after.rows[0], made[1])
+
+
+_BROKEN = """
+import sys
+from importlib.abc import MetaPathFinder
+class Broken(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "simsimd":
+            raise {error}("cannot be loaded here")
+sys.meta_path.insert(0, Broken())
+import numpy as np
+from portico.search import WIDTH
+from portico.search.dense.vectors import Vectors
+rows = np.eye(3, WIDTH, dtype=np.int8) * 127
+print(np.argmax(Vectors(rows).likeness(rows[1])))
+"""
+
+
+@pytest.mark.parametrize("error", ["ImportError", "OSError"])
+def test_a_native_library_that_cannot_be_loaded_is_done_without(error: str):
+    script = _BROKEN.format(error=error)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "1"
+
+
+def test_importing_search_loads_no_native_library_for_vectors():
+    script = "import sys, portico.search; print('simsimd' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,5 +1,6 @@
 """Reading text: English as in the base model, other scripts whole, and no text that cannot be read."""
 
+import tracemalloc
 from importlib.resources import files
 
 import pytest
@@ -167,6 +168,15 @@ def test_what_cannot_be_seen_does_not_count():
 
 def test_a_word_that_is_data_is_read_by_its_beginning():
     assert read("un" + "ed" * 1_000 + " a") == ["un", *["##ed"] * 23, "a"]
+
+
+def test_of_a_word_that_is_data_no_more_is_remembered_than_was_read():
+    tracemalloc.start()
+    for number in range(500):
+        read(f"{number}" + "x" * 3_900)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1_000_000
 
 
 @pytest.mark.parametrize(

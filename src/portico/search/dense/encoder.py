@@ -45,17 +45,17 @@ class Encoder:
         self._asked = lru_cache(maxsize=_REMEMBERED)(self._query)
 
     @property
-    def ready(self) -> bool:
-        """Whether the next text is encoded without reading the model first, or none ever will be."""
-        return self._session is not None or bool(self._problem)
+    def loaded(self) -> bool:
+        """Whether the model has been read."""
+        return self._session is not None
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used; empty while it can, as far as is known."""
+        """Why it cannot be used, now or ever; empty while it can, as far as is known."""
         return self._problem
 
     def load(self) -> None:
-        """Read the model, if that has not been done; `EncoderUnavailable` if it cannot be."""
+        """Read the model, if that has not been done; `EncoderUnavailable` if it cannot be, or was given up."""
         with self._loading:
             if self._problem:
                 raise EncoderUnavailable(self._problem)
@@ -65,9 +65,7 @@ class Encoder:
                     session, self._reader = _open()
                     self._session = session
                 except Exception as error:  # whatever is wrong with a native library or a file, words still work
-                    self._problem = f"{type(error).__name__}: {error}"
-                    logger.warning("search by meaning is off, search by words works: %s", self._problem)
-                    raise EncoderUnavailable(self._problem) from error
+                    raise self._given_up(error) from error
 
     def query(self, text: str) -> Vector:
         """The vector of what somebody asks for; the latest few are remembered."""
@@ -87,12 +85,24 @@ class Encoder:
             yield from pool.map(self.document, texts)
 
     def _run(self, text: str, limit: int) -> Vector:
-        if self._session is None:
+        if self._session is None or self._problem:
             self.load()
         assert self._session is not None
         assert self._reader is not None
         ids = np.array([self._reader.encode(text, limit)], dtype=np.int64)
-        return quantised(self._session.run(None, {"ids": ids})[0][0])
+        try:
+            found = self._session.run(None, {"ids": ids})[0][0]
+        except Exception as error:  # a native library that failed once (of memory, say) is not asked again
+            with self._loading:
+                raise self._given_up(error) from error
+        return quantised(found)
+
+    def _given_up(self, error: Exception) -> EncoderUnavailable:
+        """What to raise from now on; said once, whichever thread met it first."""
+        if not self._problem:
+            self._problem = f"{type(error).__name__}: {error}"
+            logger.warning("search by meaning is off, search by words works: %s", self._problem)
+        return EncoderUnavailable(self._problem)
 
 
 @cache

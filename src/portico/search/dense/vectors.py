@@ -5,7 +5,7 @@ A slot without a vector (not encoded yet) has a row of zeros. Never changed: `sp
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Vectors:
 
 def _products(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[Any]:
     """Each of some rows times each of the others: whole numbers, so every way of adding them up agrees exactly."""
-    return (_native or _plain)(some, others)
+    return (_native() or _plain)(some, others)
 
 
 def _plain(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float32]:
@@ -73,13 +73,11 @@ def _plain(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float
     return np.concatenate(blocks, axis=1)
 
 
-def _find_native() -> Callable[[NDArray[np.int8], NDArray[np.int8]], NDArray[Any]] | None:
+@cache
+def _native() -> Callable[[NDArray[np.int8], NDArray[np.int8]], NDArray[Any]] | None:
     """By simsimd, ten times as fast, where there is one for this platform."""
     try:
         import simsimd
-    except ImportError:
+    except (ImportError, OSError):  # not there, or not for this processor
         return None
     return lambda some, others: np.asarray(simsimd.cdist(some, others, metric="dot"))
-
-
-_native = _find_native()

@@ -53,7 +53,7 @@ class WordPiece:
         """The numbers of at most `limit` tokens, the two that frame a text included."""
         found = [self._first]
         for word in split(text):
-            found += self._pieces(word)
+            found += self._pieces(word[:_MAX_WORD])  # cut first: what is remembered is then small
             if len(found) >= limit:
                 break
         return [*found[: limit - 1], self._last]
@@ -61,7 +61,7 @@ class WordPiece:
     def _cut(self, word: str) -> tuple[int, ...]:
         """The longest known piece, then the longest that continues it; one unknown token where nothing fits."""
         pieces: list[int] = []
-        start, word, is_run = 0, word[:_MAX_WORD], _IS_RUN.match(word)
+        start, is_run = 0, _IS_RUN.match(word)
         while start < len(word):
             prefix = _CONTINUED if start else ""
             ends = range(len(word), start, -1)

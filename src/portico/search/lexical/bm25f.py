@@ -19,6 +19,9 @@ from portico.search.roster import Mask
 
 Scores = NDArray[np.float32]
 
+_TELLING = 0.5
+"""The weight of a word from which it matters that a document lacks it; words of asking weigh less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sought:
@@ -67,23 +70,28 @@ def coverage(postings: Postings, sought: Sequence[Sought], slot: int) -> float:
 def explain(postings: Postings, sought: Sequence[Sought], slots: Sequence[int]) -> list[tuple[Reason, ...]]:
     """For each slot, which words of the query its document has, where, and what each added; the weightiest first."""
     full = _perfect(sought)
-    found: list[dict[str, tuple[int, float, bool]]] = [{} for _ in slots]
+    found: list[dict[str, Reason]] = [{} for _ in slots]
     for item in sought:
+        wanted = item.wanted
         for words, at in zip(found, _positions(postings, item.where, slots), strict=True):
             if at >= 0:
                 gain = item.worth * int(postings.strengths[at]) / STRONGEST / full
-                fields, sum_, kindred = words.get(item.wanted.word, (0, 0.0, True))
-                fields |= int(postings.fields[at])
-                words[item.wanted.word] = fields, sum_ + gain, kindred and item.wanted.kindred
-    return [
-        tuple(
-            sorted(
-                (Reason(word, _names(fields), gain, kindred) for word, (fields, gain, kindred) in words.items()),
-                key=lambda reason: (-reason.score, reason.word),
-            )
-        )
-        for words in found
-    ]
+                before = words.get(wanted.word, Reason(wanted.word, (), 0.0, True))
+                words[wanted.word] = Reason(
+                    wanted.word,
+                    tuple(dict.fromkeys((*before.fields, *_names(int(postings.fields[at]))))),
+                    before.score + gain,
+                    before.kindred and wanted.kindred,
+                    before.corrected or wanted.corrected,
+                )
+    return [tuple(sorted(words.values(), key=lambda it: (-it.score, it.word))) for words in found]
+
+
+def lacking(sought: Sequence[Sought], reasons: Sequence[Reason]) -> tuple[str, ...]:
+    """The telling words of a query that a document with these reasons does not have."""
+    had = {reason.word for reason in reasons}
+    telling = (it.wanted.word for it in sought if not it.wanted.bonus and it.wanted.weight >= _TELLING)
+    return tuple(word for word in dict.fromkeys(telling) if word not in had)
 
 
 def _perfect(sought: Sequence[Sought]) -> float:

@@ -8,7 +8,7 @@ when it is asked for. Postings are never changed: `splice` makes new ones, copyi
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from portico.search.lexical.spelling import Terms, meant, spellings
 
 STRONGEST = 65_535
 """The strength that stands for 1."""
+_DEAD = 1_024
+"""Terms without a document that are not worth a renumbering, however few the others are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +37,7 @@ class Postings:
     """Every term's list: `slots[starts[t]:starts[t + 1]]`, ascending, for the term numbered `t`."""
 
     vocabulary: Mapping[str, int]
+    """The number of each term, in ascending order."""
     starts: NDArray[np.uint32]
     slots: NDArray[np.uint32]
     strengths: NDArray[np.uint16]
@@ -54,8 +57,8 @@ class Postings:
     @cached_property
     def spellings(self) -> Terms:
         """The terms a misspelt word could mean; worked out at the first such word."""
-        sizes = np.diff(self.starts)
-        return spellings(term for term, number in self.vocabulary.items() if sizes[number])
+        sizes = np.diff(self.starts).tolist()
+        return spellings((term, sizes[number]) for term, number in self.vocabulary.items())
 
     def meant(self, term: str) -> str:
         """The term that was probably meant by one no document has: the nearest, of those the commonest; or none."""
@@ -68,7 +71,25 @@ class Postings:
         return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
 
     def splice(self, gone: NDArray[np.uint32], vocabulary: Mapping[str, int], added: Entries) -> "Postings":
-        """These postings without those of the slots `gone`, and with `added`, numbered by the grown `vocabulary`."""
+        """These postings without those of the slots `gone`, and with `added`, numbered by the grown `vocabulary`.
+
+        Once most terms have lost their last document, those are forgotten and the others numbered anew.
+        """
+        spliced = self._spliced(gone, vocabulary, added)
+        dead = len(vocabulary) - int(np.count_nonzero(np.diff(spliced.starts)))
+        return spliced.without_dead_terms() if dead > max(_DEAD, len(vocabulary) // 2) else spliced
+
+    def without_dead_terms(self) -> "Postings":
+        """The same lists, with no number given to a term that no document has."""
+        alive = np.diff(self.starts) > 0
+        if alive.all():
+            return self
+        # A dead term's list is empty: the lists stay where they are, only their starts close up.
+        starts = np.append(self.starts[:-1][alive], self.starts[-1:])
+        vocabulary = {term: number for number, term in enumerate(compress(self.vocabulary, alive.tolist()))}
+        return Postings(vocabulary, starts, self.slots, self.strengths, self.fields)
+
+    def _spliced(self, gone: NDArray[np.uint32], vocabulary: Mapping[str, int], added: Entries) -> "Postings":
         sizes = np.zeros(len(vocabulary), dtype=np.int64)
         sizes[: len(self.vocabulary)] = np.diff(self.starts)
         removed = self._positions_in(gone)

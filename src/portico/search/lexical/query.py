@@ -4,7 +4,7 @@ Ranks nothing. Needs the vocabulary only to know which spellings exist here.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -12,7 +12,8 @@ from typing import Protocol
 from portico.search.lexical.kindred import CONCEPTS
 from portico.search.lexical.tokens import split, stem, words
 
-_MAX_TEXT = 4_000
+MAX_TEXT = 4_000
+"""Characters of a query that are read."""
 _MAX_WORDS = 160
 """A longer query is a document: what it is about has been said by then."""
 _MAX_CLAUSES = 8
@@ -30,6 +31,9 @@ _FILLER = 0.3
 
 _CORRECTED = 0.8
 """A word as it was probably meant, where no document has it as it was typed."""
+
+_MAX_MISSPELT = 12
+"""Unknown words of a query that are looked up: a text full of them is in another language."""
 
 _CLAUSE_END = re.compile(r"[.;!?\n]+\s|,\s|[。；！？，]|\s(?:and|then|und|dann|y|luego|et|puis|e|poi)\s", re.IGNORECASE)
 _FILLER_WORDS = """
@@ -77,9 +81,10 @@ class Query:
 
 def read_query(text: str, known: Known) -> Query:
     """Read `text` against the terms `known` to an index."""
-    text = text[:_MAX_TEXT]
-    wanted = want(words(text)[:_MAX_WORDS], known)
-    parts = [(part, want(words(part)[:_MAX_WORDS], known)) for part in _CLAUSE_END.split(text)]
+    text = text[:MAX_TEXT]
+    speller = _Speller(known)
+    wanted = want(words(text)[:_MAX_WORDS], known, speller)
+    parts = [(part, want(words(part)[:_MAX_WORDS], known, speller)) for part in _CLAUSE_END.split(text)]
     parts = [(part, terms) for part, terms in parts if sum(not term.kindred for term in terms) >= _MIN_CLAUSE]
     if len(parts[:_MAX_CLAUSES]) < 2:
         return Query(text, wanted)
@@ -87,16 +92,29 @@ def read_query(text: str, known: Known) -> Query:
     return Query(text, wanted, clauses, texts)
 
 
-def want(typed: list[str], known: Known) -> tuple[Wanted, ...]:
+class _Speller(dict[str, str]):
+    """A misspelt term → the one that was meant, or none; asked once a term, for so many terms of a query."""
+
+    def __init__(self, known: Known) -> None:
+        super().__init__()
+        self._known = known
+
+    def __missing__(self, term: str) -> str:
+        meant = self._known.meant(term) if len(self) < _MAX_MISSPELT else ""
+        self[term] = meant
+        return meant
+
+
+def want(typed: list[str], known: Known, speller: Mapping[str, str]) -> tuple[Wanted, ...]:
     """The terms a list of words asks for, each once, with its highest weight."""
     best: dict[str, Wanted] = {}
-    for wanted in (*_of_words(typed, known), *_of_neighbours(typed, known)):
+    for wanted in (*_of_words(typed, known, speller), *_of_neighbours(typed, known)):
         if wanted.term not in best or best[wanted.term].weight < wanted.weight:
             best[wanted.term] = wanted
     return tuple(best.values())
 
 
-def _of_words(typed: list[str], known: Known) -> Iterable[Wanted]:
+def _of_words(typed: list[str], known: Known, speller: Mapping[str, str]) -> Iterable[Wanted]:
     for place, word in enumerate(typed):
         parts, whole = split(word)
         # A capital inside a sentence begins a name, an identifier is meant letter by letter.
@@ -110,17 +128,17 @@ def _of_words(typed: list[str], known: Known) -> Iterable[Wanted]:
             concepts = [concept for concept in CONCEPTS.get(term, ()) if concept in known]
             for concept in concepts:
                 yield Wanted(concept, weight * _KINDRED_SHARE, word, kindred=True)
-            if not concepts:
+            if may_be_misspelt and not concepts and term not in known and (meant := speller[term]):
+                yield from _corrected(meant, weight * _CORRECTED, word, known)
+            elif not concepts:
                 yield Wanted(term, weight, word)
-                if may_be_misspelt and term not in known and (correct := known.meant(term)):
-                    yield from _corrected(correct, weight * _CORRECTED, word, known)
             elif term in known:
                 yield Wanted(term, weight * (1 - _KINDRED_SHARE), word)
 
 
 def _corrected(term: str, weight: float, word: str, known: Known) -> Iterable[Wanted]:
-    """A misspelt word as it was meant, good to have: it may have been meant otherwise."""
-    yield Wanted(term, weight, word, bonus=True, corrected=term)
+    """A misspelt word as it was meant."""
+    yield Wanted(term, weight, word, corrected=term)
     for concept in CONCEPTS.get(term, ()):
         if concept in known:
             yield Wanted(concept, weight * _KINDRED_SHARE, word, kindred=True, bonus=True, corrected=term)

@@ -5,22 +5,26 @@ long word): a swapped pair of letters, one missing, doubled or wrong. Fingers se
 """
 
 from collections.abc import Iterable, Mapping
+from heapq import nlargest
 
 _SHORTEST, _LONGEST = 4, 24
 _LONG = 8
 """From here on, two slips are forgiven."""
+_CHOICES = 400
+"""Terms of one first letter and length that are looked at, the commonest: whoever fills an index with made-up words
+makes no search slower."""
 
 Terms = Mapping[tuple[str, int], list[str]]
 """The terms that can be meant, by first letter and length."""
 
 
-def spellings(vocabulary: Iterable[str]) -> Terms:
-    """The terms of a vocabulary that a misspelt word could mean."""
-    found: dict[tuple[str, int], list[str]] = {}
-    for term in vocabulary:
-        if _SHORTEST <= len(term) <= _LONGEST + 2 and term.isascii() and term.isalpha():
-            found.setdefault((term[0], len(term)), []).append(term)
-    return found
+def spellings(vocabulary: Iterable[tuple[str, int]]) -> Terms:
+    """The terms that a misspelt word could mean, of a vocabulary with the number of documents that have each."""
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for term, having in vocabulary:
+        if having and _SHORTEST <= len(term) <= _LONGEST + 2 and term.isascii() and term.isalpha():
+            found.setdefault((term[0], len(term)), []).append((having, term))
+    return {key: [term for _, term in nlargest(_CHOICES, terms)] for key, terms in found.items()}
 
 
 def meant(term: str, terms: Terms) -> list[str]:
@@ -28,9 +32,11 @@ def meant(term: str, terms: Terms) -> list[str]:
     if not (_SHORTEST <= len(term) <= _LONGEST and term.isascii() and term.isalpha()):
         return []
     # Needed for misspelt words only, so right ones do not pay for the import.
-    from rapidfuzz import process
-    from rapidfuzz.distance import OSA
-
+    try:
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+    except ImportError:
+        return []
     slips = 2 if len(term) >= _LONG else 1
     lengths = range(len(term) - slips, len(term) + slips + 1)
     choices = [choice for length in lengths for choice in terms.get((term[0], length), ())]

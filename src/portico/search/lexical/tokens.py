@@ -68,13 +68,20 @@ class Split(NamedTuple):
     """The unsplit term, where there are several parts."""
 
 
-@lru_cache(maxsize=32_768)
 def split(word: str) -> Split:
     """The terms of one word."""
+    # Longer ones are seldom seen twice, and a memory of thousands of them has no bound worth the name.
+    return _remembered(word) if len(word) <= _MAX_TERM else _split(word)
+
+
+def _split(word: str) -> Split:
     if word.isascii():
         return _split_latin(word)
     runs = [_split_run(run) for run in _SCRIPT_RUNS.findall(word)]
     return runs[0] if len(runs) == 1 else Split(tuple(term for run in runs for term in (*run.parts, run.whole) if term))
+
+
+_remembered = lru_cache(maxsize=32_768)(_split)
 
 
 def terms_of(word: str) -> tuple[str, ...]:

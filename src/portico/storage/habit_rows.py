@@ -1,0 +1,55 @@
+"""What is kept of use, row by row."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedRow:
+    """A tool that was called after a search."""
+
+    terms: bytes
+    """The sorted 64-bit hashes of the query's terms, made with the record's key."""
+    tool: str
+    weight: float
+    at: float
+    vector: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """Two tools that were called in one session, in alphabetical order."""
+
+    one: str
+    other: str
+    weight: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsedRow:
+    """A tool that was called."""
+
+    tool: str
+    weight: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What was learnt in one scope."""
+
+    followed: tuple[FollowedRow, ...] = ()
+    together: tuple[PairRow, ...] = ()
+    used: tuple[UsedRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """How the calls of one tool went, whoever made them."""
+
+    tool: str
+    calls: int
+    successes: int
+    latency_ms: float
+    """The geometric mean of the successful calls, so that one slow start does not stand for all."""
+    at: float
