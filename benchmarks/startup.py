@@ -104,9 +104,11 @@ def _config(shared: Path | None, folder: Path, telltales: Sequence[Path]) -> Pat
 
 
 async def _fill(config: Path) -> int:
-    """Let a gateway list everything once; gives the number of tools."""
+    """Let a gateway list and encode everything once; gives the number of tools."""
     async with Gateway(load(config).config) as gateway:
         await gateway.listed()
+        if (encoding := gateway.catalog.encode()) is not None:
+            await encoding
         return len(gateway.view().snapshot.tools)
 
 

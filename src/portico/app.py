@@ -124,7 +124,6 @@ class Gateway:
         self._tasks.add(reading := asyncio.create_task(self._read_encoder(), name="read the encoder"))
         reading.add_done_callback(self._tasks.discard)
         self._warming = asyncio.create_task(self._warm(self._to_start()), name="start servers")
-        self.catalog.encode()
         return self
 
     async def __aexit__(

@@ -475,9 +475,7 @@ async def test_a_gateway_whose_index_was_lost_gets_its_meanings_back_with_no_ser
     (tmp_path / INDEX_FILE).unlink()
     silent = FakeBackend()
     async with remembering(tmp_path, post=silent) as gateway:
-        for task in asyncio.all_tasks():
-            if task.get_name() == "encode the catalog":
-                await asyncio.wait_for(asyncio.shield(task), PATIENCE)
+        await eventually(gateway.catalog)
         assert gateway.catalog.unencoded == 0
         assert silent.connections == 0
 
