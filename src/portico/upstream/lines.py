@@ -6,6 +6,7 @@ A line over the limit is skipped as it comes, never held whole; if it was an ans
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 
 from portico.errors import INTERNAL_ERROR
 from portico.upstream import jsontext
@@ -20,6 +21,10 @@ _FIRST = re.compile(
 _NO_ANSWER = re.compile(rb'\s*(?:[^\s{\[]|\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:)')
 _LAST = re.compile(rb',\s*"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _CONTROL = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b|[\x00-\x08\x0b-\x1f\x7f]")
+
+_WORDS = re.compile(r"[^\W\d_]{3}")
+_ERROR = re.compile(r"\b\w*(?:error|exception|fatal)\b[\])]?:", re.I)
+_TROUBLE = re.compile(r"denied|refused|not found|cannot|missing|invalid|required|fail", re.I)
 
 
 class TooLong(Exception):
@@ -101,3 +106,13 @@ def _salvaged(line: bytes) -> object:
 def without_control(text: str) -> str:
     """Text that may be shown to anyone: without colours and other control characters."""
     return _CONTROL.sub("", text)
+
+
+def telling(said: Sequence[str]) -> str:
+    """Of what a server said last, the line that tells most: the latest error, or trouble, or words at all.
+
+    What a stack trace or a dumped object ends in (`}`, `at …`) tells nobody anything.
+    """
+    worded = [line.strip() for line in said if _WORDS.search(line)]
+    errors, troubles = ([line for line in worded if sign.search(line)] for sign in (_ERROR, _TROUBLE))
+    return next(reversed(errors or troubles or worded), "")

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from portico.errors import BackendUnavailable, RemoteError
 from portico.events import Bus, UpstreamLost, UpstreamReady
 from portico.upstream.backend import NO_OPTIONS, Ask, Backend, Connection, Era, Hello, Raw
+from portico.upstream.lines import telling
 
 logger = logging.getLogger(__name__)
 
@@ -276,8 +277,8 @@ class Upstream:
         return unavailable(self.name, self._since, reason, advice)
 
     def _last_words(self) -> str:
-        words = [line for line in self.backend.diagnostics().get("stderr", ()) if line.strip()]
-        return f" (stderr: {words[-1][-400:]})" if words else ""
+        words = telling(self.backend.diagnostics().get("stderr", ()))
+        return f" (stderr: {words[-400:]})" if words else ""
 
     def _pause(self, reason: str) -> None:
         self._failures += 1

@@ -1,0 +1,31 @@
+"""What a server's last words are taken to be."""
+
+import pytest
+
+from portico.upstream.lines import telling
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            [
+                "starting",
+                "Error: getaddrinfo ENOTFOUND example.invalid",
+                "    at lookup (node:1:2)",
+                "  errno: -3008",
+                "}",
+            ],
+            "Error: getaddrinfo ENOTFOUND example.invalid",
+        ),
+        (["Traceback (most recent call last):", "ValueError: no token", "bye bye"], "ValueError: no token"),
+        (["permission denied while connecting", "done"], "permission denied while connecting"),
+        (["Error: EXAMPLE_API_KEY is required", "{", "  code: 1", "}"], "Error: EXAMPLE_API_KEY is required"),
+        (["Enter your API key: "], "Enter your API key:"),
+        (["listening", "ready", "}"], "ready"),
+        (["}", "12:00", ""], ""),
+        ([], ""),
+    ],
+)
+def test_the_line_that_tells_most_is_quoted(said: list[str], told: str):
+    assert telling(said) == told
