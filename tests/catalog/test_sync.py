@@ -24,6 +24,7 @@ from portico.storage.manifests import Manifests
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Hello, Raw
 from portico.upstream.supervisor import Upstream
+from tests.disclosure import asking
 
 PATIENCE = 20
 
@@ -173,7 +174,7 @@ async def test_a_damaged_definition_is_shown_without_what_was_lost(tmp_path: Pat
     index_file(path).unlink()
     snapshot = opened(path, Source("s", "f")).snapshot
     assert discovery.describe(snapshot, 2_000, ["s.t", "s.u"])[0] == "s.t()\n\ns.u() — Does it."
-    assert "s.t" in discovery.search(snapshot, {}, 2_000, "t")
+    assert "s.t" in asking.search(snapshot, {}, 2_000, "t")
 
 
 @pytest.mark.parametrize("body", [b"", b"no index", b"portico-index-2\n" + b"\0" * 64])
@@ -432,23 +433,23 @@ async def test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment(
             asked = 0
             while not stop.is_set() or not asked:
                 snapshot = catalog.snapshot
-                first = discovery.search(snapshot, {}, 20_000, "turn", limit=50)
+                first = asking.search(snapshot, {}, 20_000, "turn", limit=50)
                 # Every line is a tool of that one moment, however often the snapshot was replaced meanwhile.
                 shown = {line.split("(")[0] for line in first.splitlines() if line.startswith("s.")}
                 assert len(shown) == 50
                 assert shown <= snapshot.tools.keys()
-                assert discovery.search(snapshot, {}, 20_000, "turn", limit=50) == first
+                assert asking.search(snapshot, {}, 20_000, "turn", limit=50) == first
                 asked += 1
             return asked
 
-        asking = [asyncio.create_task(asyncio.to_thread(query)) for _ in range(2)]
+        askers = [asyncio.create_task(asyncio.to_thread(query)) for _ in range(2)]
         try:
             for offer in offers[1:]:
                 backend.listing["tools"] = offer
                 await asyncio.wait_for(gateway.refresh(["s"]), PATIENCE)
         finally:
             stop.set()
-        assert all(asked for asked in await asyncio.wait_for(asyncio.gather(*asking), PATIENCE))
+        assert all(asked for asked in await asyncio.wait_for(asyncio.gather(*askers), PATIENCE))
         assert catalog.snapshot.tools.keys() == {f"s.{one['name']}" for one in offers[-1]}
 
 

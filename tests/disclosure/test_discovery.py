@@ -19,6 +19,7 @@ from portico.disclosure.tokens import count
 from portico.errors import BackendUnavailable, StaleCursor, UnknownName
 from portico.search import Index
 from portico.upstream.backend import Hello, Raw
+from tests.disclosure import asking
 
 BUDGET = 2_000
 
@@ -83,20 +84,20 @@ def pages(ask: Callable[[str | None], str]) -> Iterator[str]:
 
 
 def test_matches_come_best_first_one_line_each_with_what_to_do_next():
-    answer = discovery.search(HOUSE, {}, BUDGET, "close issue")
+    answer = asking.search(HOUSE, {}, BUDGET, "close issue")
     assert answer.splitlines()[0] == "Best matches for 'close issue':"
     assert answer.splitlines()[1] == "github.close_issue(number) — Close an issue."
     assert "Next: call_tool(name, arguments), or describe_tools(names) first." in answer
 
 
 def test_the_schema_detail_shows_parameters():
-    answer = discovery.search(HOUSE, {}, BUDGET, "close issue", limit=1, detail="schema")
+    answer = asking.search(HOUSE, {}, BUDGET, "close issue", limit=1, detail="schema")
     assert " number: string — The number." in answer
     assert "Next: call_tool(name, arguments)." in answer
 
 
 def test_a_search_can_be_kept_to_one_server():
-    answer = discovery.search(HOUSE, {}, BUDGET, "create issue", server="GitLab")
+    answer = asking.search(HOUSE, {}, BUDGET, "create issue", server="GitLab")
     assert lines(answer, "gitlab") == ["gitlab.create_issue"]
     assert lines(answer, "github") == []
     assert "on gitlab:" in answer
@@ -104,51 +105,51 @@ def test_a_search_can_be_kept_to_one_server():
 
 def test_a_wrong_server_gets_the_nearest_back():
     with pytest.raises(UnknownName) as caught:
-        discovery.search(HOUSE, {}, BUDGET, "issue", server="gihub")
+        asking.search(HOUSE, {}, BUDGET, "issue", server="gihub")
     assert caught.value.nearest[0] == "github"
 
 
 def test_nothing_matched_is_said_with_the_nearest_names():
-    answer = discovery.search(HOUSE, {}, BUDGET, "kreateisue")
+    answer = asking.search(HOUSE, {}, BUDGET, "kreateisue")
     assert answer.startswith("No tool here matches 'kreateisue'.")
     assert "Nearest names:\ngithub.create_issue(" in answer
     assert "browse_tools()" in answer
 
 
 def test_nothing_matched_and_nothing_near_still_says_what_to_do():
-    answer = discovery.search(HOUSE, {}, BUDGET, "zzzzzz", server="gitlab")
+    answer = asking.search(HOUSE, {}, BUDGET, "zzzzzz", server="gitlab")
     assert answer.startswith("No tool on gitlab matches 'zzzzzz'.")
     assert 'Search all servers, or browse_tools(server="gitlab").' in answer
 
 
 def test_servers_that_were_not_listed_yet_are_named():
     for query in ("issue", "zzzzzz"):
-        answer = discovery.search(HOUSE, {"unheard": ServerState("starting")}, BUDGET, query)
+        answer = asking.search(HOUSE, {"unheard": ServerState("starting")}, BUDGET, query)
         assert "Not searched, because not listed yet: unheard (starting)" in answer
 
 
 def test_many_servers_that_were_not_listed_yet_are_not_all_named():
     silent = Snapshot({f"s{n}": ServerEntry(f"s{n}") for n in range(300)})
-    answer = discovery.search(silent, {}, BUDGET, "issue")
+    answer = asking.search(silent, {}, BUDGET, "issue")
     assert "s0, s1, s10, s100, s101 …" in answer
     assert count(answer) < 120
 
 
 def test_nobody_is_sent_to_a_meta_tool_that_is_not_there():
     answers = [
-        discovery.search(HOUSE, {}, BUDGET, query, there=["search_tools"], detail=detail)
+        asking.search(HOUSE, {}, BUDGET, query, there=["search_tools"], detail=detail)
         for query in ("issue", "zzzzzz")
         for detail in ("brief", "schema")
     ]
     assert not any(name in answer for answer in answers for name in ("call_tool", "browse_tools", "describe_tools"))
-    read_only = discovery.search(HOUSE, {}, BUDGET, "issue", there=["search_tools", "describe_tools"])
+    read_only = asking.search(HOUSE, {}, BUDGET, "issue", there=["search_tools", "describe_tools"])
     assert "Next: describe_tools(names)." in read_only
 
 
 def test_a_scope_finds_nothing_outside_it():
     seen = HOUSE.within(Scope(servers=("gitlab",)))
-    assert "github" not in discovery.search(seen, {}, BUDGET, "create issue")
-    assert "github" not in discovery.search(seen, {}, BUDGET, "closeisue")
+    assert "github" not in asking.search(seen, {}, BUDGET, "create issue")
+    assert "github" not in asking.search(seen, {}, BUDGET, "closeisue")
     assert "github" not in discovery.overview(seen, {}, BUDGET)
 
 
@@ -156,9 +157,7 @@ def test_a_scope_finds_nothing_outside_it():
 @pytest.mark.parametrize("detail", ["brief", "schema"])
 @pytest.mark.parametrize("budget", [300, BUDGET])
 def test_cursors_lead_through_all_matches_exactly_once(limit: int, detail: str, budget: int):
-    answers = pages(
-        lambda cursor: discovery.search(MANY, {}, budget, "thing", limit=limit, detail=detail, cursor=cursor)
-    )
+    answers = pages(lambda cursor: asking.search(MANY, {}, budget, "thing", limit=limit, detail=detail, cursor=cursor))
     shown = [name for answer in answers for name in lines(answer, "many")]
     assert len(shown) == 120
     assert len(set(shown)) == 120
@@ -231,12 +230,12 @@ def test_notes_of_a_server_do_not_fill_its_page():
 
 
 def test_the_cursor_of_one_question_does_not_answer_another():
-    cursor = cursor_in(discovery.search(MANY, {}, BUDGET, "thing", limit=2))
+    cursor = cursor_in(asking.search(MANY, {}, BUDGET, "thing", limit=2))
     assert cursor is not None
     for ask in (
-        lambda: discovery.search(MANY, {}, BUDGET, "other thing", limit=2, cursor=cursor),
-        lambda: discovery.search(MANY, {}, BUDGET, "thing", limit=3, cursor=cursor),
-        lambda: discovery.search(MANY, {}, BUDGET, "thing", limit=2, detail="schema", cursor=cursor),
+        lambda: asking.search(MANY, {}, BUDGET, "other thing", limit=2, cursor=cursor),
+        lambda: asking.search(MANY, {}, BUDGET, "thing", limit=3, cursor=cursor),
+        lambda: asking.search(MANY, {}, BUDGET, "thing", limit=2, detail="schema", cursor=cursor),
         lambda: discovery.browse(MANY, {}, BUDGET, "many", cursor=cursor),
         lambda: discovery.overview(MANY, {}, BUDGET, cursor=cursor),
     ):
@@ -365,7 +364,7 @@ def test_no_answer_of_more_than_one_entry_is_over_its_budget(
     )
     states = {server: ServerState("down", reason * 9) for server in offers}
     tools = list(house.tools)
-    answers = [discovery.search(house, states, budget, query), discovery.search(house, states, budget, query, limit=50)]
+    answers = [asking.search(house, states, budget, query), asking.search(house, states, budget, query, limit=50)]
     answers += pages(lambda cursor: discovery.overview(house, states, budget, cursor=cursor))
     for server in offers:
         answers += pages(lambda cursor, server=server: discovery.browse(house, states, budget, server, 50, cursor))

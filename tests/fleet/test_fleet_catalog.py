@@ -19,11 +19,12 @@ from portico.catalog.address import identifiers
 from portico.catalog.documents import documents
 from portico.catalog.snapshot import Snapshot
 from portico.config import BackendConfig, Config, Profile, ProfileBudgets
-from portico.disclosure import discovery, metatools
+from portico.disclosure import metatools
 from portico.disclosure.tokens import best_counter
 from portico.search import Index
 from portico.testing import connect, gateway_over
 from portico.upstream.backend import Raw
+from tests.disclosure import asking
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
@@ -236,8 +237,8 @@ async def test_no_search_is_over_its_budget(fleet: Fleet, tokens: Callable[[str]
 async def test_smaller_budgets_hold_too(fleet: Fleet, tokens: Callable[[str], int], budget: int):
     for query in (line["query"] for line in lines_of(QUERIES)):
         for limit in (8, 50):
-            assert tokens(discovery.search(fleet.snapshot, {}, budget, query, limit=limit)) <= budget, query
-        schemas = discovery.search(fleet.snapshot, {}, budget, query, limit=8, detail="schema")
+            assert tokens(asking.search(fleet.snapshot, {}, budget, query, limit=limit)) <= budget, query
+        schemas = asking.search(fleet.snapshot, {}, budget, query, limit=8, detail="schema")
         assert tokens(schemas) <= budget or len(shown(fleet, schemas)) == 1, query
 
 
@@ -281,11 +282,11 @@ async def test_a_search_leads_through_every_match_exactly_once(
     # By words: vectors come in while the gateway is new, and every one may move a tool to another page.
     entries = fleet.snapshot.servers
     words = Snapshot(entries, Index.build(one for entry in entries.values() for one in documents(entry)))
-    total = discovery.rank(words, query, server).total
+    total = asking.rank(words, query, server).total
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        answer = discovery.search(words, {}, BUDGET, query, server=server, limit=50, cursor=cursor)
+        answer = asking.search(words, {}, BUDGET, query, server=server, limit=50, cursor=cursor)
         assert tokens(answer) <= BUDGET
         seen += shown(fleet, answer)
         cursor = cursor_in(answer)

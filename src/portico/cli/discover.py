@@ -21,9 +21,9 @@ from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
 from portico.cli.ending import DONE, FAILED, as_data, complain, note, reason
 from portico.cli.opening import PATIENCE_S, Setup, ask, none, opened, still_starting, unlisted
-from portico.cli.screen import Screen, counted
+from portico.cli.screen import Screen
 from portico.disclosure import discovery
-from portico.disclosure.lines import ServerState
+from portico.disclosure.lines import ServerState, counted
 from portico.disclosure.render import brief, full, full_text, schema
 from portico.errors import PorticoError, UnknownName
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from portico.app import HABITS_FILE
 from portico.cli.ending import DONE
 from portico.cli.opening import Setup
-from portico.cli.screen import Screen, counted
+from portico.cli.screen import Screen
+from portico.disclosure.lines import counted
 from portico.errors import PorticoError
 from portico.storage.habits import Forgotten, HabitStore
 

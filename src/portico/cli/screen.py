@@ -84,11 +84,6 @@ class Screen:
             yield
 
 
-def counted(number: int, thing: str) -> str:
-    """`1 tool`, `1,200 tools`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _waiting_for(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
     return f"Starting {shown}{f' and {len(names) - 3} more' if len(names) > 3 else ''}" if names else "Ready"

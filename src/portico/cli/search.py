@@ -18,10 +18,10 @@ from portico.app import Gateway
 from portico.cli.discover import name_late, server_data, tool_data, tool_lines
 from portico.cli.ending import DONE, FAILED, as_data, complain, reason
 from portico.cli.opening import PATIENCE_S, Setup, opened, unlisted
-from portico.cli.screen import Screen, counted
+from portico.cli.screen import Screen
 from portico.disclosure import explain, misfit, results
 from portico.disclosure.explain import Standing
-from portico.disclosure.lines import ServerState, States
+from portico.disclosure.lines import ServerState, States, counted
 from portico.disclosure.question import Question, Search
 from portico.disclosure.results import Page
 from portico.errors import PorticoError, UnknownName

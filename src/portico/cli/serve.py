@@ -12,8 +12,9 @@ from portico.app import Gateway
 from portico.cli.ending import DONE, note
 from portico.cli.opening import Setup
 from portico.cli.running import on_stop, run_fast, stoppable
-from portico.cli.screen import Screen, counted
+from portico.cli.screen import Screen
 from portico.config import Config
+from portico.disclosure.lines import counted
 from portico.errors import ConfigError, PorticoError
 from portico.server.door import Door
 from portico.server.http import check_exposure, is_loopback, make_app, make_server

@@ -19,7 +19,8 @@ from rich.text import Text
 from portico.app import Gateway
 from portico.cli.ending import DONE, FAILED, overheard, reason
 from portico.cli.opening import Setup, every, none, opened
-from portico.cli.screen import Screen, counted
+from portico.cli.screen import Screen
+from portico.disclosure.lines import counted
 from portico.search import EncoderUnavailable
 from portico.upstream.supervisor import Status
 

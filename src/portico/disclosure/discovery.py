@@ -5,46 +5,21 @@ shown, whole, however small the budget: a schema that is cut would be a lie, and
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from portico.catalog.address import fold, split_name
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
 from portico.disclosure import cursor as cursors
-from portico.disclosure import metatools, results
 from portico.disclosure.budget import pack
 from portico.disclosure.guidance import upstream_instructions
 from portico.disclosure.lines import ServerState, States, counted, one_paragraph, room, server_line
-from portico.disclosure.question import PAGE, Question, Search
 from portico.disclosure.render import brief, full_text, schema
 from portico.disclosure.tokens import count
 from portico.errors import BackendUnavailable, PorticoError, UnknownName
-from portico.search import Ranking
 
 Detail = str
-
-
-def search(
-    snapshot: Snapshot,
-    states: States,
-    budget: int,
-    query: str,
-    server: str | None = None,
-    limit: int = PAGE,
-    detail: Detail = "brief",
-    cursor: str | None = None,
-    there: Collection[str] = metatools.NAMES,
-) -> str:
-    """Ranked tools as somebody is told of whom nothing is known. `there` are the meta-tools that the asker has."""
-    question = Question(query, server, limit=limit, detail=detail, cursor=cursor)
-    return results.answer(Search(snapshot, question, question.filters(snapshot)), states, budget, there).text
-
-
-def rank(snapshot: Snapshot, query: str, server: str | None = None, limit: int = PAGE, offset: int = 0) -> Ranking:
-    """The addresses that match best among those the snapshot's scope sees."""
-    question = Question(query, server)
-    return Search(snapshot, question, question.filters(snapshot)).ranking(limit, offset)
 
 
 def overview(

@@ -115,7 +115,8 @@ class Index:
 
     def meaning(self, query: str) -> Vector | None:
         """The vector of a query, as `search` compares it with the documents'; None where it compares words alone."""
-        read = read_query(query, self._postings)
+        # Whether it asks for anything does not depend on what is known: no spelling is looked up for it.
+        read = read_query(query, Postings.empty())
         if self.encoder is None or not read.wanted or not self._vectors.known.any():
             return None
         try:
