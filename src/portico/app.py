@@ -8,26 +8,42 @@ async with Gateway(config) as gateway:
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from portico.access import Scope
+from portico.catalog.entries import Source
 from portico.catalog.meanings import Meanings
-from portico.catalog.sync import Catalog, Source, Sync
+from portico.catalog.sharing import Sharing
+from portico.catalog.sync import Catalog, Sync
 from portico.config import Config, fingerprint
+from portico.disclosure import cursor
+from portico.disclosure.counting import Counting
+from portico.disclosure.insight import Insight
+from portico.disclosure.standings import Standings
+from portico.disclosure.tokens import count
 from portico.disclosure.view import Face, View
 from portico.errors import PorticoError
-from portico.events import Bus, Event, UpstreamReady
+from portico.events import Bus, CatalogChanged, Event, StandingsChanged, UpstreamReady
+from portico.execution.cache import Cache, CacheRule
 from portico.execution.call import Calls
+from portico.execution.large import Large
+from portico.execution.learned import Shapes
 from portico.learning import Learner
+from portico.observability.keeper import Keeper
+from portico.observability.ledger import Ledger
+from portico.observability.usage import Usage
 from portico.search import NAME, WIDTH, EncoderUnavailable, shipped_encoder
 from portico.server.door import Door
 from portico.server.sessions import Watchers
 from portico.storage.habits import HabitStore, Keeping
 from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifests
+from portico.storage.record import Record, RecordUnavailable
+from portico.storage.rows import Retention
 from portico.storage.vector_file import VectorFile
 from portico.upstream.backend import Ask, Backend, Era
 from portico.upstream.factory import UnusableBackend, make_backend
@@ -41,10 +57,14 @@ FIRST_LISTING_S = 5.0
 """How long after its start the gateway lets a search wait for servers nothing is known of."""
 ENCODER_AFTER_S = 2.0
 """How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
+RECORD_AFTER_S = 1.0
+"""How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
 GATE_PATIENCE_S = 5.0
 """How long a start counts against `limits.start_concurrency`."""
 MANIFEST_FILE = "manifest.sqlite3"
+RECORD_FILE = "portico.sqlite3"
 HABITS_FILE = "habits.sqlite3"
+RESULTS_FOLDER = "results"
 INDEX_FILE = "search.index"
 VECTOR_FILE = f"vectors-{NAME}.bin"
 
@@ -65,7 +85,15 @@ class Gateway:
         self.catalog = Catalog(
             [
                 *(
-                    Source(name, fingerprint(server), server.title, server.description, server.tags, server.tools)
+                    Source(
+                        name,
+                        fingerprint(server),
+                        server.title,
+                        server.description,
+                        server.tags,
+                        server.category,
+                        server.tools,
+                    )
                     for name, server in configured.items()
                 ),
                 *(Source(name, "given") for name in given),
@@ -87,17 +115,44 @@ class Gateway:
         for name, backend in given.items():
             self._add(name, backend, 30, 30, 3_600, isolated=False)
         call_timeouts = {name: min(server.timeouts.call_s, config.limits.call_s) for name, server in configured.items()}
-        self.calls = Calls(self.upstreams, call_timeouts, self.bus, longest=float(config.limits.call_s))
+        rules = {name: CacheRule(server.cache.ttl_s, server.cache.tools) for name, server in configured.items()}
+        self._cache = Cache(rules, [name for name, upstream in self.upstreams.items() if upstream.isolated])
+        self.bus.subscribe(self._cache.heard, CatalogChanged)
+        self._shapes = Shapes()
+        self.calls = Calls(
+            self.upstreams,
+            call_timeouts,
+            self.bus,
+            longest=float(config.limits.call_s),
+            cache=self._cache,
+            shapes=self._shapes,
+        )
+        results = config.data_dir / RESULTS_FOLDER if manifests is None else None
+        self._large = Large.kept_in(results, config.results, count, cursor)
         learning = config.learning
         keeping = Keeping(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
         self._habits = HabitStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
         self.learner = Learner(learning.scope, self._habits, self.bus)
+        url = config.database_url.get_secret_value() if config.database_url is not None else None
+        self.record = Record(url, config.data_dir / RECORD_FILE if manifests is None else None)
+        self._counting = Counting(self.catalog, self.bus)
+        self.insight, self._keeper = self._bookkeeping(origin := secrets.token_hex(8))
+        self._sharing = Sharing(self.catalog, self._manifests, self.record, origin=origin)
+        self._sharing.on_adopted = self._adopted
+        self._sharing.on_tiers = lambda: self._begin(self._keeper.reread())
         self._doors: dict[str, Door] = {}
         self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
         self.bus.subscribe(self._heard)
         self._warming: asyncio.Task[None] | None = None
         self._started_at = time.monotonic()
+
+    def _bookkeeping(self, origin: str) -> tuple[Insight, Keeper]:
+        keep = Retention(**self.config.usage.model_dump())
+        usage = Usage(self.record, self.bus, keep)
+        ledger = Ledger(self.record, self.bus, self._listing_cost, count=count)
+        insight = Insight(usage, Standings(usage, self.record, origin=origin), ledger, self._shapes)
+        return insight, Keeper(self.record, self.bus, usage, ledger, keep, chores=(self._tend_standings,))
 
     def _add(
         self, name: str, backend: Backend, start_timeout: float, list_timeout: float, ttl: float, isolated: bool
@@ -120,9 +175,9 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._started_at = time.monotonic()
-        self._tasks.add(asyncio.create_task(self._keep_house(), name="keep house"))
-        self._tasks.add(reading := asyncio.create_task(self._read_encoder(), name="read the encoder"))
-        reading.add_done_callback(self._tasks.discard)
+        for chore in (self._keep_house(), self._read_encoder(), self._counting.run(), self._share()):
+            self._begin(chore)
+        self._keeper.start(RECORD_AFTER_S)
         self._warming = asyncio.create_task(self._warm(self._to_start()), name="start servers")
         return self
 
@@ -140,6 +195,7 @@ class Gateway:
             await asyncio.wait(tasks)
         # Before calls are cut off: that is no fault of their tools.
         await self.learner.close()
+        await self._keeper.close()
         # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
         await asyncio.gather(
             *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self._syncs.values())
@@ -147,6 +203,9 @@ class Gateway:
         for door in self._doors.values():
             await door.close()
         await self.catalog.close()
+        await asyncio.to_thread(self._large.store.close)
+        await self._sharing.finish()
+        await self.record.close()
         self._manifests.close()
         self._guard.close()
 
@@ -164,12 +223,23 @@ class Gateway:
                 scope=Scope(settings.servers, settings.tools),
                 prefixed=self.config.prefix == "always",
                 discovery_budget=settings.discovery_budget,
+                result_budget=settings.result_budget,
                 metatools=settings.metatools,
                 pins=self.config.pins,
                 profile=key,
                 unlisted=self._hides_nothing(settings.tools),
             )
-            view = View(face, self.catalog, self.calls, self.upstreams, self._first_listing, self.learner, self.bus)
+            view = View(
+                face,
+                self.catalog,
+                self.calls,
+                self.upstreams,
+                self._first_listing,
+                self.learner,
+                self.bus,
+                self.insight,
+                self._large,
+            )
             self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
         return self._doors[key]
 
@@ -257,9 +327,14 @@ class Gateway:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             # Together: one server that will not go must not keep the others up.
-            chores = [self.learner.flush(), *(self._tend(name) for name in self.upstreams)]
+            self._cache.expire()
+            chores = [
+                self.learner.flush(),
+                asyncio.to_thread(self._large.store.sweep),
+                *map(self._tend, self.upstreams),
+            ]
             outcomes = await asyncio.gather(*chores, return_exceptions=True)
-            for name, outcome in zip(("what was learnt", *self.upstreams), outcomes, strict=True):
+            for name, outcome in zip(("what was learnt", "large results", *self.upstreams), outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     logger.error("%s could not be looked after: %r", name, outcome)
 
@@ -269,11 +344,39 @@ class Gateway:
         if server is not None and server.idle_s and upstream.backend.kind == "stdio" and not self._watchers.of(name):
             await upstream.rest(server.idle_s)
 
+    # --- the record
+
+    async def recall(self) -> None:
+        """Know what is on record, for a command that only looks; without a record, only what happened here."""
+        with contextlib.suppress(RecordUnavailable):
+            await self.record.open()
+            await self.insight.usage.load()
+            await self.insight.ledger.load()
+            await self.insight.standings.load()
+
+    async def _share(self) -> None:
+        await asyncio.sleep(RECORD_AFTER_S)
+        await self._sharing.run()
+
+    def _adopted(self, server: str) -> None:
+        self.upstreams[server].recall()
+
+    async def _tend_standings(self) -> None:
+        before = self.insight.standings.computed_at
+        await self.insight.standings.tend()
+        if self.insight.standings.computed_at != before:
+            self.bus.publish(StandingsChanged())
+
+    def _listing_cost(self, profile: str) -> int:
+        return self._counting.cost(self.view(profile or None).snapshot)
+
+    def _begin(self, chore: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(task := asyncio.create_task(chore, name=chore.__name__.strip("_").replace("_", " ")))
+        task.add_done_callback(self._tasks.discard)
+
     def _heard(self, event: Event) -> None:
         if isinstance(event, UpstreamReady) and (watched := self._watchers.of(event.server)):
-            again = self._watch_again(event.server, [uri for uri, _ in watched])
-            self._tasks.add(task := asyncio.create_task(again, name=f"watch {event.server} again"))
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._watch_again(event.server, [uri for uri, _ in watched]))
 
     async def _watch_again(self, server: str, uris: list[str]) -> None:
         """A server that was started anew knows nothing of what its clients watch."""

@@ -77,6 +77,8 @@ class ToolCalled:
     caller: Caller = NO_CALLER
     cancelled: bool = False
     """The caller took it back: neither a success nor the tool's failure."""
+    cached: bool = False
+    """An earlier answer was given again: the tool was not run."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,33 @@ class Searched:
     """What the query means, where it was worked out."""
 
 
-Event = CatalogChanged | ListAnnounced | UpstreamReady | UpstreamLost | ResourceUpdated | ToolCalled | Searched
+@dataclass(frozen=True)
+class Shown:
+    """A client was shown something about tools: an answer of ours, or a listing."""
+
+    caller: Caller
+    what: object
+    """Text, or what goes on the wire as JSON; whoever counts it does so later."""
+    listing: bool = False
+    """It is a list of tools: without us, the client would have been given all of them now."""
+
+
+@dataclass(frozen=True)
+class StandingsChanged:
+    """What use says of the tools was computed anew: the hot list and every order may be another."""
+
+
+Event = (
+    CatalogChanged
+    | ListAnnounced
+    | UpstreamReady
+    | UpstreamLost
+    | ResourceUpdated
+    | ToolCalled
+    | Searched
+    | Shown
+    | StandingsChanged
+)
 Subscriber = Callable[[Event], None]
 
 

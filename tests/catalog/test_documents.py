@@ -13,8 +13,8 @@ WEATHER = make_tool("sky", {"name": "weather", "title": "Weather", "description"
 
 
 def entry(*tools: Tool, instructions: str = "", **about: object) -> ServerEntry:
-    hello = Hello("legacy", "2025-11-25", instructions=instructions)
-    return ServerEntry("sky", hello=hello, tools={tool.name: tool for tool in tools}, listed_at=1, **about)  # pyright: ignore[reportArgumentType]
+    said = {"hello": Hello("legacy", "2025-11-25", instructions=instructions), **about}
+    return ServerEntry("sky", tools={tool.name: tool for tool in tools}, listed_at=1, **said)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_document_has_the_tool_s_words_by_field():
@@ -46,6 +46,9 @@ def test_a_hash_changes_with_whatever_the_document_says():
         entry(WEATHER, description="Weather"),
         entry(WEATHER, tags=("nature",)),
         entry(WEATHER, instructions="Ask politely."),
+        entry(WEATHER, category="media"),
+        entry(WEATHER, categories={"weather": "media"}),
+        entry(WEATHER, hello=Hello("legacy", "2025-11-25", server_info={"name": "The weather"})),
     ]
     assert all(document_hashes(other) != before for other in others)
     assert document_hashes(entry(WEATHER)) == before
@@ -54,4 +57,17 @@ def test_a_hash_changes_with_whatever_the_document_says():
 def test_reading_a_tool_for_search_does_not_keep_its_parsed_definition():
     tool = make_tool("sky", {"name": "rain", "inputSchema": SCHEMA})
     assert [it.name for it in documents(entry(tool))] == ["rain"]
+    assert "definition" not in vars(tool)
+
+
+def test_a_document_has_its_tool_s_category():
+    (document,) = documents(entry(WEATHER))
+    assert document.category == "maps-and-travel"
+    (document,) = documents(entry(WEATHER, categories={"wea*": "My Sky"}))
+    assert document.category == "my-sky"
+
+
+def test_hashing_reads_no_definition():
+    tool = make_tool("sky", {"name": "rain", "inputSchema": SCHEMA})
+    document_hashes(entry(tool))
     assert "definition" not in vars(tool)

@@ -15,7 +15,7 @@ from portico.app import MANIFEST_FILE, Gateway
 from portico.catalog.listing import Listing, salvage
 from portico.catalog.sync import Catalog, Source, Sync
 from portico.config import BackendConfig, Config, ToolRules
-from portico.disclosure import discovery
+from portico.disclosure.describing import describe
 from portico.errors import BackendUnavailable
 from portico.events import Bus, CatalogChanged, Event, ListAnnounced
 from portico.search import Index
@@ -96,7 +96,7 @@ async def test_a_second_gateway_answers_everything_but_calls_with_no_server_star
         assert "Write nicely." in await asked(gateway, "browse_tools", server="post")
         assert "Reads a letter." in await asked(gateway, "describe_tools", names=["post.read_mail"])
         async with connect(gateway) as client:
-            assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["post__greet"]
+            assert (await client.list_prompts()).prompts[-1].name == "post__greet"
         assert second.connections == 0
 
 
@@ -173,7 +173,7 @@ async def test_a_damaged_definition_is_shown_without_what_was_lost(tmp_path: Pat
         db.execute("update tools set definition = ? where name = 't'", (b"{damaged",))
     index_file(path).unlink()
     snapshot = opened(path, Source("s", "f")).snapshot
-    assert discovery.describe(snapshot, 2_000, ["s.t", "s.u"])[0] == "s.t()\n\ns.u() — Does it."
+    assert describe(snapshot, 2_000, ["s.t", "s.u"])[0] == "s.t()\n\ns.u() — Does it."
     assert "s.t" in asking.search(snapshot, {}, 2_000, "t")
 
 

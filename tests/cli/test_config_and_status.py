@@ -1,9 +1,14 @@
 """`config` shows what is in force and hides what is secret; `status` shows what runs and why the rest does not."""
 
+import asyncio
 import sys
+import time
 from typing import Any
 
 import pytest
+
+from portico.storage.record import Record
+from portico.storage.rows import LedgerRow
 
 from .conftest import EVERYTHING, Home
 
@@ -124,3 +129,51 @@ def test_advice_about_a_missing_variable_is_shown_whole(home: Home, words: list[
     assert ran.code == 1
     assert "${GITHUB_TOKEN" in ran.out
     assert "***" not in ran.out
+
+
+def test_status_tells_where_use_is_kept_and_what_was_saved(home: Home) -> None:
+    ran = home.run("status", "--json")
+    assert ran.data.keys() == {"ok", "servers", "categories", "database", "tokens", "search"}
+    assert ran.data["categories"] == len(home.run("browse", "--json").data["categories"])
+    assert ran.data["database"] == {"kind": "SQLite", "place": str(home.folder / "data"), "problem": ""}
+    assert ran.data["tokens"] == {"sessions": 0, "listing": 0, "shown": 0, "saved": 0, "answers": 0}
+    out = home.run("status").out
+    assert f"\ndatabase: SQLite, {home.folder / 'data'}\n" in out
+    assert "\ntokens: no client was shown anything yet\n" in out
+
+
+def test_status_adds_up_what_every_session_was_shown(home: Home) -> None:
+    place = f"sqlite:///{(home.folder / 'use.db').as_posix()}"
+    home.write({"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "database_url": place})
+    asyncio.run(_two_sessions(place))
+    data = home.run("status", "--json").data
+    assert data["tokens"] == {"sessions": 2, "listing": 20_000, "shown": 1_500, "saved": 18_500, "answers": 7}
+    said = "tokens: 1,500 shown in 2 sessions; listing every tool would have cost 20,000: 18,500 saved (92%)"
+    assert said in home.run("status").out.splitlines()
+
+
+async def _two_sessions(place: str) -> None:
+    record, now = Record(place, None), time.time()
+    rows = [LedgerRow("a", "one", "", now, now, 12_000, 1_000, 4), LedgerRow("b", "two", "", now, now, 8_000, 500, 3)]
+    await record.add_use([], [], rows)
+    await record.close()
+
+
+def test_a_database_that_is_away_is_told_without_its_password_and_costs_nothing_else(home: Home) -> None:
+    url = "postgresql://porter:sEcr3t-w0rd@127.0.0.1:9/house"
+    home.write({"servers": {"text": {"functions": "portico.demo.text:TOOLS"}}, "database_url": url})
+    ran = home.run("status", "--json")
+    assert ran.code == 0
+    assert ran.data["database"]["kind"] == "PostgreSQL"
+    assert ran.data["database"]["place"] == "house at 127.0.0.1:9"
+    assert ran.data["database"]["problem"]
+    text = home.run("status")
+    assert "database: PostgreSQL, house at 127.0.0.1:9 — " in text.out
+    for words in (["browse"], ["search", "slugify"], ["tokens"], ["describe", "text.slugify", "--detail", "full"]):
+        answered = home.run(*words)
+        assert answered.code == 0, words
+        assert "sEcr3t" not in answered.out + answered.err
+    refused = home.run("usage")
+    assert refused.code == 1
+    assert "the record of calls cannot be read" in refused.err
+    assert "sEcr3t" not in ran.out + ran.err + text.out + text.err + refused.err

@@ -30,7 +30,7 @@ def test_a_search_as_json_is_one_document(home: Home) -> None:
     ran = home.run("search", "delete a note", "--server", "notes", "--limit", "1", "--detail", "schema", "--json")
     assert ran.code == 0
     assert ran.data.keys() == {
-        "query", "server", "filters", "total", "weak", "meaning", "near", "tools", "nearest", "unlisted"
+        "query", "server", "category", "filters", "total", "weak", "meaning", "near", "tools", "nearest", "unlisted"
     }  # fmt: skip
     (tool,) = ran.data["tools"]
     assert tool["name"] == "notes.delete_note"
@@ -74,6 +74,70 @@ def test_browsing_lists_servers_and_then_tools(home: Home) -> None:
     assert one["server"]["tools"] == len(one["tools"]) == 6
 
 
+def test_the_overview_begins_with_the_hot_list_and_the_categories(home: Home) -> None:
+    lines = home.run("browse").out.splitlines()
+    assert lines[0].startswith("61 tools on 8 servers in ")
+    assert lines[1] == "Some tools to start with (no use is known yet: one tool of each server):"
+    assert lines[2].startswith("calculator.")
+    categories, places = lines.index("Categories:"), lines.index("Servers:")
+    assert categories == 2 + len(servers())
+    data = home.run("browse", "--json").data
+    assert data["hot"]["grounds"] == "one of each server"
+    assert {tool["server"] for tool in data["hot"]["tools"]} == set(servers())
+    assert places - categories - 1 == len(data["categories"]) > 1
+    assert sum(one["tools"] for one in data["categories"]) == data["tools"]
+    assert {"category", "title", "tools", "servers", "popular_tools"} <= data["categories"][0].keys()
+    named = {one["category"] for one in data["categories"]}
+    assert all(server["category"] in named for server in data["servers"])
+
+
+def test_what_is_used_heads_its_server_and_the_hot_list(home: Home) -> None:
+    assert home.run("call", "text.wrap_text", "text=some words").code == 0
+    home.run("tiers", "--recompute")
+    lines = home.run("browse").out.splitlines()
+    assert lines[1] == "Most used tools:"
+    assert lines[2].startswith("text.wrap_text(")
+    assert home.run("browse", "text", "--json").data["tools"][0]["name"] == "text.wrap_text"
+
+
+def test_a_category_lists_its_tools_of_every_server(home: Home) -> None:
+    largest = home.run("browse", "--json").data["categories"][0]
+    data = home.run("browse", "--category", largest["title"].upper(), "--json").data
+    assert data["category"] == largest
+    assert len(data["tools"]) == largest["tools"]
+    assert len({tool["server"] for tool in data["tools"]}) == largest["servers"]
+    out = home.run("browse", "--category", largest["category"]).out
+    assert out.startswith(f"{largest['category']}: {largest['tools']} tools on ")
+    server = data["tools"][0]["server"]
+    narrowed = home.run("browse", server, "--category", largest["category"], "--json").data["tools"]
+    assert narrowed == [tool for tool in data["tools"] if tool["server"] == server]
+
+
+def test_a_wrong_category_gets_the_nearest_back(home: Home) -> None:
+    known = home.run("browse", "--json").data["categories"][0]["category"]
+    for words in (["browse"], ["search", "convert"]):
+        ran = home.run(*words, "--category", f"{known}x", "--json")
+        assert ran.code == 1
+        assert ran.data["error"]["nearest"][0] == known
+    assert "`portico browse` lists them." in home.run("browse", "--category", "qqzzxx").err
+
+
+def test_a_server_without_tools_in_a_category_says_whose_it_is(home: Home) -> None:
+    home.write(
+        {
+            "servers": {
+                "text": {"functions": "portico.demo.text:TOOLS", "category": "words"},
+                "colors": {"functions": "portico.demo.colors:TOOLS", "category": "paint"},
+            }
+        }
+    )
+    ran = home.run("browse", "colors", "--category", "words")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "It has tools of text.")
+    assert home.run("search", "make a slug", "--category", "paint", "--json").data["category"] == "paint"
+    found = home.run("search", "make a slug", "--category", "paint", "--json").data["tools"]
+    assert {tool["server"] for tool in found} <= {"colors"}
+
+
 def test_a_wrong_server_gets_the_nearest_name_back(home: Home) -> None:
     ran = home.run("browse", "calculater", "--json")
     assert ran.code == 1
@@ -96,6 +160,19 @@ def test_tools_are_described_at_three_levels(home: Home) -> None:
     full = home.run("describe", "mix_colors", "--detail", "full", "--json").data["tools"][0]
     assert full["definition"]["inputSchema"]["properties"]["share"]["maximum"] == 1
     assert "inputSchema: " in home.run("describe", "mix_colors", "--detail", "full").out
+
+
+def test_the_full_form_tells_how_a_tool_is_used(home: Home) -> None:
+    unused = home.run("describe", "text.slugify", "--detail", "full", "--json").data["tools"][0]
+    assert unused["usage"] == {"calls": 0}
+    assert home.run("call", "text.slugify", "text=A B").code == 0
+    used = home.run("describe", "text.slugify", "--detail", "full", "--json").data["tools"][0]
+    assert (used["usage"]["calls"], used["usage"]["success_rate"]) == (1, 1.0)
+    assert used["usage"]["p50_ms"] > 0
+    assert used["category"]
+    out = home.run("describe", "text.slugify", "--detail", "full").out
+    assert '\nusage: {"calls":1,"success_rate":1.0,' in out
+    assert "usage" not in home.run("describe", "text.slugify").out
 
 
 def test_a_wrong_name_costs_only_itself(home: Home) -> None:
@@ -135,7 +212,9 @@ def test_a_server_that_never_answers_holds_up_nobody_and_is_named(home: Home) ->
 def test_one_is_one(home: Home) -> None:
     (home.folder / "lonely.py").write_text("def hello() -> str:\n    'Greet.'\n    return 'hello'\n", encoding="utf-8")
     home.write({"servers": {"one": {"functions": "lonely"}}})
-    assert home.run("browse").out.startswith("1 tool on 1 server.\none: 1 tool")
+    first, *rest = home.run("browse").out.splitlines()
+    assert first == "1 tool on 1 server in 1 category."
+    assert rest[-2:] == ["Servers:", "one: 1 tool"]
     assert "one: ready, functions, 1 tool," in home.run("status").out
 
 

@@ -69,6 +69,17 @@ def test_a_search_can_be_kept_to_tags(home: Home) -> None:
     assert "tagged math" in home.run("search", "convert a number", "--tag", "math").out
 
 
+def test_a_search_can_be_kept_to_a_category(home: Home) -> None:
+    kind = home.run("browse", "--json").data["categories"][0]
+    data = home.run("search", "convert a text", "--category", kind["title"], "-n", "50", "--json").data
+    assert data["category"] == kind["category"]
+    there = home.run("browse", "--category", kind["category"], "--json").data["tools"]
+    assert data["tools"]
+    assert {tool["name"] for tool in data["tools"]} <= {tool["name"] for tool in there}
+    assert home.run("search", "convert a text", "--json").data["category"] is None
+    assert f"in {kind['category']}" in home.run("search", "convert a text", "--category", kind["category"]).out
+
+
 def test_a_wrong_tag_gets_the_known_ones_back(home: Home) -> None:
     ran = home.run("search", "convert", "--tag", "maths", "--json")
     assert ran.code == 1
@@ -156,6 +167,22 @@ def test_an_explanation_tells_where_a_named_tool_stood(home: Home) -> None:
     assert "\ncalculator.convert_base: " in out
     assert "it lacks: miles, km" in out
     assert "the page's last, units.convert_units: score " in out
+
+
+def test_a_named_tool_that_is_on_the_page_is_told_of_once(home: Home) -> None:
+    out = home.run("search", "convert miles to km", "-n", "2", "--tool", "convert_units").out
+    assert out.count("units.convert_units: score ") == out.count("units.convert_units") == 1
+    (line,) = (line for line in out.splitlines() if line.endswith(" ← the tool you asked about"))
+    assert line.startswith("1. units.convert_units: score ")
+
+
+def test_a_named_tool_that_nothing_is_spelt_like_gets_those_with_its_words(home: Home) -> None:
+    ran = home.run("search", "convert miles", "--tool", "text.into_a_slug", "--json")
+    assert ran.code == 1
+    assert "text.slugify" in ran.data["explain"]["unknown"][0]["nearest"]
+    assert "Did you mean text." in ran.err
+    hopeless = home.run("search", "convert miles", "--tool", "qqzzxx")
+    assert "`portico search` finds one." in hopeless.err
 
 
 def test_an_explanation_as_json_is_complete(home: Home) -> None:
@@ -269,7 +296,7 @@ def test_every_filter_of_the_documentation_is_there(home: Home) -> None:
     page = (REPOSITORY / "docs" / "searching.md").read_text(encoding="utf-8")
     rows = [row.split("|") for row in page.splitlines() if row.startswith("| `")][1:]
     parameters = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
-    (search, *_) = metatools.definitions(metatools.NAMES, [])
+    (search, *_) = metatools.definitions(metatools.NAMES, {})
     assert parameters == search["inputSchema"]["properties"].keys() - {"query"}
     offered = home.run("search", "--help").out
     options = set(re.findall(r"`(--[\w-]+)`", page))

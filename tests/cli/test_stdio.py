@@ -24,7 +24,7 @@ async def test_a_client_searches_and_calls(home: Home, mode: Any) -> None:
     assert home.spawn("browse").code == 0  # so that what the servers offer is known
     async with Client(_parameters(home), mode=mode) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
-        assert listed == ["search_tools", "browse_tools", "describe_tools", "call_tool"]
+        assert listed == ["search_tools", "browse_tools", "describe_tools", "call_tool", "read_result"]
         result = await client.call_tool(
             "call_tool", {"name": "calculator.evaluate", "arguments": {"expression": "0.1+0.2"}}
         )

@@ -11,7 +11,7 @@ from portico.disclosure.arguments import checked_arguments
 from portico.errors import InvalidArguments
 from portico.upstream.backend import Raw
 
-DEFINITIONS = metatools.definitions(metatools.NAMES, ["s"])
+DEFINITIONS = metatools.definitions(metatools.NAMES, {"s": ""})
 
 
 def checked(name: str, /, **arguments: Any) -> Raw:
@@ -91,7 +91,7 @@ def test_what_is_not_is_answered_with_advice(name: str, given_: Raw, problem: st
 
 def test_the_advice_says_what_is_needed_and_what_may_be():
     assert refused("search_tools").advice == (
-        "It takes: query, server?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
+        "It takes: query, server?, category?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
     )
 
 

@@ -1,9 +1,11 @@
 """Packing what fits, and cutting what does not."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.disclosure.budget import cut, pack
+from portico.disclosure.budget import cut, pack, part
 from portico.disclosure.tokens import count
 
 
@@ -70,3 +72,23 @@ def test_scripts_without_spaces_are_cut_by_tokens_and_not_by_characters():
 
 def test_a_megabyte_is_cut_at_once():
     assert count(cut("x" * 1_000_000, 30)) <= 30
+
+
+@given(st.lists(st.text(max_size=200), max_size=20), st.integers(1, 60))
+def test_parts_end_after_lines_where_they_can_and_join_to_the_text(lines: list[str], tokens: int):
+    text, start, parts = "\n".join(lines), 0, list[str]()
+    while start < len(text):
+        end = part(text, start, tokens)
+        assert end > start
+        parts.append(text[start:end])
+        start = end
+    assert "".join(parts) == text
+    for one, following in itertools.pairwise(parts):
+        assert count(one) <= tokens + one.count("\n") / 2 + 1 or len(one) == 1
+        if not one.endswith("\n"):
+            cut_line = one.rsplit("\n", 1)[-1] + following.split("\n", 1)[0]
+            assert count(cut_line) >= tokens or not cut_line.isascii()
+
+
+def test_a_line_of_megabytes_is_parted_without_counting_it_all():
+    assert 100 < part("x1 " * 2_000_000, 0, 100) < 800

@@ -1,7 +1,8 @@
-"""Search, browse and describe: what is said, in how many tokens, and that no answer is a dead end."""
+"""Search and browse: what is said, in how many tokens, and that no answer is a dead end."""
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +14,17 @@ from portico.catalog.documents import documents
 from portico.catalog.listing import Offers
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
-from portico.disclosure import discovery
+from portico.disclosure import discovery, results
 from portico.disclosure.discovery import ServerState
+from portico.disclosure.lines import States
+from portico.disclosure.shelves import Shelves
+from portico.disclosure.tiers import Standing
 from portico.disclosure.tokens import count
 from portico.errors import BackendUnavailable, StaleCursor, UnknownName
 from portico.search import Index
 from portico.upstream.backend import Hello, Raw
 from tests.disclosure import asking
+from tests.disclosure.house import search
 
 BUDGET = 2_000
 
@@ -33,7 +38,7 @@ def tool(name: str, description: str, *parameters: str) -> Raw:
 def entry(server: str, *tools: Raw, instructions: str = "", **more: Any) -> ServerEntry:
     return ServerEntry(
         server,
-        hello=Hello("legacy", "2025-11-25", instructions=instructions),
+        hello=Hello("legacy", "2025-11-25", server_info={"version": "1.2"}, instructions=instructions),
         tools={one["name"]: make_tool(server, one) for one in tools},
         listed_at=1,
         **more,
@@ -57,6 +62,16 @@ GITLAB = entry("gitlab", tool("create_issue", "Create a new issue in a project."
 UNHEARD = ServerEntry("unheard")
 HOUSE = snapshot(GITHUB, GITLAB, UNHEARD)
 MANY = snapshot(entry("many", *(tool(f"do_{n}", f"Does thing number {n}.", "what", "how") for n in range(120))))
+
+
+def overview(
+    house: Snapshot, states: States, budget: int, pins: tuple[str, ...] = (), cursor: str | None = None
+) -> str:
+    return discovery.overview(Shelves(house, pins=pins), states, budget, cursor)
+
+
+def browse(house: Snapshot, states: States, budget: int, server: str | None = None, **how: Any) -> str:
+    return discovery.browse(Shelves(house), states, budget, server, **how)
 
 
 def lines(answer: str, server: str) -> list[str]:
@@ -92,7 +107,7 @@ def test_matches_come_best_first_one_line_each_with_what_to_do_next():
 
 def test_the_schema_detail_shows_parameters():
     answer = asking.search(HOUSE, {}, BUDGET, "close issue", limit=1, detail="schema")
-    assert " number: string — The number." in answer
+    assert "\n number: string\n" in answer
     assert "Next: call_tool(name, arguments)." in answer
 
 
@@ -150,7 +165,7 @@ def test_a_scope_finds_nothing_outside_it():
     seen = HOUSE.within(Scope(servers=("gitlab",)))
     assert "github" not in asking.search(seen, {}, BUDGET, "create issue")
     assert "github" not in asking.search(seen, {}, BUDGET, "closeisue")
-    assert "github" not in discovery.overview(seen, {}, BUDGET)
+    assert "github" not in overview(seen, {}, BUDGET)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50])
@@ -168,20 +183,22 @@ def test_cursors_lead_through_all_matches_exactly_once(limit: int, detail: str, 
 
 def test_the_overview_has_every_server_with_its_state():
     states = {"github": ServerState("ready"), "gitlab": ServerState("down", "it \x1b[31mdied\x1b[0m\nof old age")}
-    answer = discovery.overview(HOUSE, states, BUDGET)
-    assert answer.startswith("4 tools on 3 servers.\nSome tools to start with")
+    answer = overview(HOUSE, states, BUDGET)
+    assert answer.startswith(
+        "4 tools on 3 servers in 1 category.\nSome tools to start with (no use is known yet: one tool of"
+    )
     assert "github: 3 tools — Code hosting\n" in answer
     assert "gitlab: 1 tool [down: it died of old age]\n" in answer
     assert "unheard: not listed yet\n" in answer
 
 
 def test_pinned_tools_lead_the_overview():
-    answer = discovery.overview(HOUSE, {}, BUDGET, ["github.close_issue", "no.such"])
+    answer = overview(HOUSE, {}, BUDGET, ("github.close_issue", "no.such"))
     assert answer.splitlines()[1:3] == ["Pinned tools:", "github.close_issue(number) — Close an issue."]
 
 
 def test_an_overview_of_nothing_says_so():
-    assert discovery.overview(Snapshot(), {}, BUDGET).startswith("0 tools on 0 servers.")
+    assert overview(Snapshot(), {}, BUDGET).startswith("0 tools on 0 servers.")
 
 
 @pytest.mark.parametrize("budget", [300, 700, BUDGET])
@@ -189,22 +206,26 @@ def test_cursors_lead_through_all_servers_exactly_once(budget: int):
     house = snapshot(
         *(entry(f"server{n:03}", tool("t", "Does it."), description="About it. " * 20) for n in range(150))
     )
-    answers = list(pages(lambda cursor: discovery.overview(house, {}, budget, cursor=cursor)))
+    answers = list(pages(lambda cursor: overview(house, {}, budget, cursor=cursor)))
     shown = [name for answer in answers for name in re.findall(r"^(server\d+):", answer, re.MULTILINE)]
     assert shown == sorted(house.servers)
     assert all(count(answer) <= budget for answer in answers)
 
 
 def test_a_server_s_tools_come_with_its_own_notes():
-    answer = discovery.browse(HOUSE, {}, BUDGET, "git_hub")
-    assert answer.splitlines()[:2] == ["github: 3 tools — Code hosting", "Its own notes: Say owner and repository."]
+    answer = browse(HOUSE, {}, BUDGET, "git_hub")
+    assert answer.splitlines()[:3] == [
+        "github: 3 tools — Code hosting",
+        "version 1.2; category version-control.",
+        "Its own notes: Say owner and repository.",
+    ]
     assert lines(answer, "github") == ["github.create_issue", "github.list_issues", "github.close_issue"]
 
 
 def test_what_else_a_server_offers_is_said_on_the_last_page():
     offers = Offers(resources=({"uri": "a"},), prompts=({"name": "p"}, {"name": "q"}))
     house = snapshot(entry("s", *(tool(f"t{n}", "Does it.") for n in range(3)), offers=offers))
-    first, last = pages(lambda cursor: discovery.browse(house, {}, BUDGET, "s", page_size=2, cursor=cursor))
+    first, last = pages(lambda cursor: browse(house, {}, BUDGET, "s", page_size=2, cursor=cursor))
     assert "Also" not in first
     assert "Also offers 1 resource." in last
     assert "Also offers 2 prompts." in last
@@ -213,7 +234,7 @@ def test_what_else_a_server_offers_is_said_on_the_last_page():
 @pytest.mark.parametrize("page_size", [1, 7, 50, 200])
 @pytest.mark.parametrize("budget", [300, BUDGET])
 def test_cursors_lead_through_all_tools_of_a_server_exactly_once(page_size: int, budget: int):
-    answers = list(pages(lambda cursor: discovery.browse(MANY, {}, budget, "many", page_size, cursor)))
+    answers = list(pages(lambda cursor: browse(MANY, {}, budget, "many", page_size=page_size, cursor=cursor)))
     assert [name for answer in answers for name in lines(answer, "many")] == [f"many.do_{n}" for n in range(120)]
     assert all(count(answer) <= budget for answer in answers)
 
@@ -221,9 +242,107 @@ def test_cursors_lead_through_all_tools_of_a_server_exactly_once(page_size: int,
 def test_notes_of_a_server_do_not_fill_its_page():
     for notes in ("word " * 5_000, "将一个高德经纬度坐标转换为行政区划地址信息" * 500, "\u200b" * 9_000 + "seen"):
         house = snapshot(entry("s", tool("t", "Does it."), instructions=notes))
-        answer = discovery.browse(house, {}, 600, "s")
+        answer = browse(house, {}, 600, "s")
         assert count(answer) <= 300
         assert lines(answer, "s") == ["s.t"]
+
+
+# Categories and use
+
+
+def kinds(*numbers: int) -> Snapshot:
+    """A server for each number, with so many tools, in a category of its own."""
+    return snapshot(
+        *(
+            entry(f"s{place}", *(tool(f"t{n}", f"Does {n}.") for n in range(number)), category=f"kind {place}")
+            for place, number in enumerate(numbers)
+        )
+    )
+
+
+def test_the_overview_has_the_categories_largest_first():
+    answer = overview(kinds(1, 3, 2), {}, BUDGET)
+    found = answer.split("Categories:\n")[1].split("\nServers:")[0].splitlines()
+    assert found == [
+        "kind-1 (3 tools of s1) e.g. s1.t0, s1.t1",
+        "kind-2 (2 tools of s2) e.g. s2.t0, s2.t1",
+        "kind-0 (1 tool of s0) e.g. s0.t0",
+    ]
+
+
+@pytest.mark.parametrize("budget", [300, 700, BUDGET])
+def test_cursors_lead_through_all_categories_and_servers_exactly_once(budget: int):
+    house = kinds(*([2] * 60))
+    answers = list(pages(lambda cursor: overview(house, {}, budget, cursor=cursor)))
+    text = "\n".join(answers)
+    assert sorted(re.findall(r"^(kind-\d+) \(", text, re.MULTILINE)) == sorted(f"kind-{n}" for n in range(60))
+    assert sorted(re.findall(r"^(s\d+): 2 tools", text, re.MULTILINE)) == sorted(house.servers)
+    assert all(count(answer) <= budget for answer in answers)
+
+
+def used(**months: int) -> Shelves:
+    """GitHub's tools, of which these were called so often."""
+    names = {f"github.{name}": number for name, number in months.items()}
+    return Shelves(HOUSE, {name: Standing(0.5, "standard") for name in names}, names, computed_at=7)
+
+
+def test_what_is_used_most_comes_first_everywhere():
+    shelves = used(close_issue=9, list_issues=2)
+    answer = discovery.overview(shelves, {}, BUDGET)
+    head = answer.split("\nCategories:")[0].splitlines()
+    assert head[1] == "Most used tools:"
+    assert [line.split("(")[0] for line in head[2:]] == ["github.close_issue", "github.list_issues"]
+    pinned = replace(shelves, pins=("gitlab.create_issue",))
+    assert discovery.overview(pinned, {}, BUDGET).splitlines()[1:3] == [
+        "Pinned, then most used tools:",
+        "gitlab.create_issue(project) — Create a new issue in a project.",
+    ]
+    expected = ["github.close_issue", "github.list_issues", "github.create_issue"]
+    assert lines(discovery.browse(shelves, {}, BUDGET, "github"), "github") == expected
+    assert lines(discovery.browse(shelves, {}, BUDGET, category="version-control"), "github") == expected
+
+
+def test_the_hot_list_takes_at_most_a_third_of_the_budget():
+    house = snapshot(
+        *(entry(f"s{n}", tool("t", "Does a thing that takes a good many words to say.")) for n in range(50))
+    )
+    for budget in (300, 900, BUDGET):
+        hot = overview(house, {}, budget).split("\nCategories:")[0]
+        assert count(hot) <= budget // 3 + 30
+
+
+def test_a_category_s_tools_are_browsed_and_kept_to_a_server():
+    whole = browse(HOUSE, {}, BUDGET, category="Version Control")
+    assert whole.startswith("version-control: 4 tools on 2 servers. Version control. Repositories")
+    assert len(lines(whole, "github")) + len(lines(whole, "gitlab")) == 4
+    kept = browse(HOUSE, {}, BUDGET, "gitlab", category="git")
+    assert lines(kept, "gitlab") == ["gitlab.create_issue"]
+    assert not lines(kept, "github")
+
+
+def test_a_server_without_a_tool_of_a_category_says_where_its_tools_are():
+    answer = browse(kinds(1, 1), {}, BUDGET, "s0", category="kind-1")
+    assert "None of its tools is in kind-1; they are in kind-0." in answer
+
+
+def test_a_wrong_category_gets_the_nearest_back():
+    for ask in (
+        lambda: browse(HOUSE, {}, BUDGET, category="version-contol"),
+        lambda: search(HOUSE, "issue", category="version-contol"),
+    ):
+        with pytest.raises(UnknownName, match="no category 'version-contol'") as caught:
+            ask()
+        assert caught.value.nearest == ("version-control",)
+
+
+def test_a_search_can_be_kept_to_a_category():
+    house = snapshot(GITHUB, entry("news", tool("post_issue", "Post an issue of the paper."), category="press"))
+    found = results.answer(search(house, "issue", category="Press"), {}, BUDGET)
+    assert found.shown == ("news.post_issue",)
+    assert "in press:" in found.text
+    nothing = results.answer(search(house, "zzzzzz", category="press"), {}, BUDGET).text
+    assert nothing.startswith("No tool in press matches 'zzzzzz'.")
+    assert "Categories, for browse_tools(category=…): press, version-control." in nothing
 
 
 # Cursors
@@ -236,99 +355,31 @@ def test_the_cursor_of_one_question_does_not_answer_another():
         lambda: asking.search(MANY, {}, BUDGET, "other thing", limit=2, cursor=cursor),
         lambda: asking.search(MANY, {}, BUDGET, "thing", limit=3, cursor=cursor),
         lambda: asking.search(MANY, {}, BUDGET, "thing", limit=2, detail="schema", cursor=cursor),
-        lambda: discovery.browse(MANY, {}, BUDGET, "many", cursor=cursor),
-        lambda: discovery.overview(MANY, {}, BUDGET, cursor=cursor),
+        lambda: browse(MANY, {}, BUDGET, "many", cursor=cursor),
+        lambda: overview(MANY, {}, BUDGET, cursor=cursor),
     ):
         with pytest.raises(StaleCursor, match="another question"):
             ask()
 
 
 def test_a_cursor_does_not_outlive_its_catalog():
-    cursor = cursor_in(discovery.browse(MANY, {}, BUDGET, "many", page_size=5))
+    cursor = cursor_in(browse(MANY, {}, BUDGET, "many", page_size=5))
     changed = snapshot(*MANY.servers.values(), GITLAB)
+    newly_used = Shelves(MANY, {"many.do_7": Standing(0.5, "standard")}, {"many.do_7": 3}, computed_at=9)
     with pytest.raises(StaleCursor, match="the tools changed"):
-        discovery.browse(changed, {}, BUDGET, "many", page_size=5, cursor=cursor)
+        discovery.browse(newly_used, {}, BUDGET, "many", page_size=5, cursor=cursor)
+    with pytest.raises(StaleCursor, match="the tools changed"):
+        browse(changed, {}, BUDGET, "many", page_size=5, cursor=cursor)
 
 
-# Describe
+# Wrong names
 
 
-def test_each_name_is_described_at_the_level_asked_for():
-    brief, found = discovery.describe(HOUSE, BUDGET, ["github.close_issue", "gitlab/create_issue"], "brief")
-    assert found
-    assert brief == (
-        "github.close_issue(number) — Close an issue.\ngitlab.create_issue(project) — Create a new issue in a project."
-    )
-    full, _ = discovery.describe(HOUSE, BUDGET, ["github.close_issue"], "full")
-    assert 'inputSchema: {"type":"object",' in full
-
-
-def test_a_tool_named_twice_is_shown_once():
-    body, _ = discovery.describe(HOUSE, BUDGET, ["github.close_issue", "close_issue", "GITHUB/CLOSE_ISSUE"], "brief")
-    assert body.count("github.close_issue(") == 1
-
-
-def test_a_wrong_name_costs_only_itself():
-    body, found = discovery.describe(HOUSE, BUDGET, ["github.close_isue", "github.list_issues"], "brief")
-    assert found
-    assert body.startswith("github.list_issues(owner)")
-    assert "there is no tool 'github.close_isue' here. Did you mean github.close_issue" in body
-
-
-def test_only_wrong_names_are_an_error_with_advice():
-    body, found = discovery.describe(HOUSE, BUDGET, ["nope.nope", "create_issue"])
-    assert not found
-    assert "Say which one: github.create_issue, gitlab.create_issue" in body
-
-
-def test_ten_wrong_names_of_any_length_fit_the_budget():
-    for length in (1, 80, 500, 100_000):
-        for budget in (300, BUDGET):
-            names = [f"github.{n}{'x' * length}" for n in range(10)]
-            body, found = discovery.describe(HOUSE, budget, names)
-            assert not found
-            assert count(body) <= budget
-            with_one, found = discovery.describe(HOUSE, budget, [*names[:9], "close_issue"], "brief")
-            assert found
-            assert with_one.startswith("github.close_issue(")
-            assert count(with_one) <= budget
-
-
-def test_what_does_not_fit_is_named_and_can_be_asked_for():
-    wordy = [tool(f"t{n}", "Words. " * 150, *"abc") for n in range(10)]
-    house = snapshot(entry("s", *wordy))
-    asked = [f"s.t{n}" for n in range(10)]
-    seen: list[str] = []
-    while asked:
-        body, _ = discovery.describe(house, 1_000, asked)
-        assert count(body) <= 1_000
-        seen += re.findall(r"^(s\.t\d) — ", body, re.MULTILINE)
-        left = re.search(r"^Left out to fit: (.*)\. Ask for them separately\.$", body, re.MULTILINE)
-        asked = left[1].split(", ") if left else []
-    assert sorted(seen) == [f"s.t{n}" for n in range(10)]
-
-
-def test_a_tool_that_fits_is_not_left_out_for_one_that_does_not():
-    house = snapshot(entry("s", tool("a", "Short."), tool("huge", "Words. " * 2_000), tool("b", "Short.")))
-    body, _ = discovery.describe(house, 500, ["s.a", "s.huge", "s.b"])
-    assert body == "s.a() — Short.\n\ns.b() — Short.\n\nLeft out to fit: s.huge. Ask for them separately."
-
-
-def test_one_tool_alone_is_always_shown_whole():
-    house = snapshot(entry("s", tool("huge", "Words. " * 2_000)))
-    body, _ = discovery.describe(house, 200, ["s.huge"])
-    assert body.count("Words.") == 2_000
-
-
-def test_a_tool_of_a_server_that_is_down_and_was_never_listed_is_not_called_unknown():
-    states = {"unheard": ServerState("down", "no such command", 1_700_000_000.0)}
-    body, found = discovery.describe(HOUSE, BUDGET, ["unheard.anything"], states=states)
-    assert not found
-    assert re.search(r"unheard is known but unavailable since \d\d:\d\d:\d\d: no such command", body)
+def test_a_tool_of_a_server_that_was_never_listed_is_not_called_unknown():
     error = discovery.explained(UnknownName("x"), "UNHEARD__thing", HOUSE, {"unheard": ServerState("starting")})
     assert isinstance(error, BackendUnavailable)
     assert "its tools are not listed yet" in error.message
-    unknown = UnknownName("x")
+    unknown, states = UnknownName("x"), {"unheard": ServerState("down", "no such command", 1_700_000_000.0)}
     assert discovery.explained(unknown, "github.nope", HOUSE, states) is unknown
 
 
@@ -363,10 +414,8 @@ def test_no_answer_of_more_than_one_entry_is_over_its_budget(
         )
     )
     states = {server: ServerState("down", reason * 9) for server in offers}
-    tools = list(house.tools)
     answers = [asking.search(house, states, budget, query), asking.search(house, states, budget, query, limit=50)]
-    answers += pages(lambda cursor: discovery.overview(house, states, budget, cursor=cursor))
+    answers += pages(lambda cursor: overview(house, states, budget, cursor=cursor))
     for server in offers:
-        answers += pages(lambda cursor, server=server: discovery.browse(house, states, budget, server, 50, cursor))
-    answers.append(discovery.describe(house, budget, [*tools[:5], query], "brief", states)[0])
+        answers += pages(lambda cursor, server=server: browse(house, states, budget, server, cursor=cursor))
     assert all(count(answer) <= budget for answer in answers)

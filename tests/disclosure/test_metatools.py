@@ -4,20 +4,22 @@ import jsonschema_rs
 import orjson
 import pytest
 
+from portico.catalog.taxonomy import TAXONOMY
 from portico.disclosure import metatools
 from portico.disclosure.tokens import count
 from portico.upstream.backend import Raw
 
-SERVERS = [f"server-number-{number}" for number in range(200)]
+KINDS = [category.key for category in TAXONOMY]
+SERVERS = {f"server-number-{number}": KINDS[number % 23] for number in range(200)}
 
 
 def definitions(*servers: str) -> list[Raw]:
-    return metatools.definitions(metatools.NAMES, servers)
+    return metatools.definitions(metatools.NAMES, dict.fromkeys(servers, "databases"))
 
 
 def test_they_come_in_their_order_whatever_order_is_asked_for():
-    assert [tool["name"] for tool in metatools.definitions(reversed(metatools.NAMES), [])] == list(metatools.NAMES)
-    assert [tool["name"] for tool in metatools.definitions({"call_tool", "search_tools"}, [])] == [
+    assert [tool["name"] for tool in metatools.definitions(reversed(metatools.NAMES), {})] == list(metatools.NAMES)
+    assert [tool["name"] for tool in metatools.definitions({"call_tool", "search_tools"}, {})] == [
         "search_tools",
         "call_tool",
     ]
@@ -51,18 +53,54 @@ def test_every_meta_tool_of_this_version_is_one_the_configuration_knows():
     assert set(metatools.NAMES) <= set(META_TOOLS)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 7, 30, 200])
-def test_the_capability_index_fits_and_loses_no_server_unsaid(number: int):
-    names = SERVERS[:number]
-    index = metatools.capability_index(names)
+# The capability index
+
+
+def test_without_servers_the_capability_index_says_so():
+    assert metatools.capability_index({}) == "No servers are configured."
+
+
+def test_few_servers_are_all_named_under_their_category_larger_ones_first():
+    servers = {"tavily": "web-search", "redis": "databases", "mongodb": "databases", "new": ""}
+    line = "Servers by category: databases (redis, mongodb), web-search (tavily), no tools known yet (new)."
+    assert metatools.capability_index(servers) == line
+
+
+def test_servers_nobody_has_heard_yet_are_named_without_a_category():
+    assert metatools.capability_index({"b": "", "a": ""}) == "Servers here: a, b."
+
+
+def test_of_a_large_category_the_plainest_names_stand_and_the_rest_is_counted():
+    servers = {f"aws-service-with-a-long-name-{number}": "cloud" for number in range(60)}
+    index = metatools.capability_index({**servers, "gcloud": "cloud", "redis": "databases"})
+    assert index.startswith("Servers by category: cloud (gcloud, aws-service-with-a-long-name-0, ")
+    named = index.count("aws-service")
+    assert f" +{60 - named})" in index
+    assert index.endswith("databases (redis).")
+
+
+def test_with_too_many_servers_every_category_is_still_there_with_examples():
+    index = metatools.capability_index(SERVERS)
+    assert index.startswith("Categories of the 200 servers here, with examples: ")
+    assert all(kind in index for kind in set(SERVERS.values()))
+    assert "server-number-0" in index
+
+
+def test_with_too_many_categories_the_smallest_are_counted():
+    index = metatools.capability_index({f"server-{number}": f"category-of-{number}" for number in range(200)})
+    shown = index.count("category-of-")
+    assert 5 < shown < 200
+    assert index.endswith(f", {200 - shown} more.")
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 7, 30, 60, 200])
+def test_the_capability_index_fits_whatever_the_order(number: int):
+    some = dict([*SERVERS.items()][:number])
+    index = metatools.capability_index(some)
     assert count(index) <= metatools.CAPABILITY_INDEX_TOKENS
-    shown = sum(f" {name}" in index for name in names)
-    assert number == 0 or shown >= 1
-    named = [name for name in sorted(names) if f"{name}," in index or f"{name}." in index or f"{name} and" in index]
-    missing = number - len(named)
-    assert (f"and {missing} more" in index) == (missing > 0)
+    assert index == metatools.capability_index(dict(reversed(some.items())))
 
 
 def test_servers_of_the_longest_names_fit():
-    index = metatools.capability_index([f"{number:03}" + "x" * 37 for number in range(100)])
+    index = metatools.capability_index({f"{number:03}" + "x" * 37: "" for number in range(100)})
     assert count(index) <= metatools.CAPABILITY_INDEX_TOKENS

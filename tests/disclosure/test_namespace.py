@@ -1,10 +1,12 @@
 """Resources of many servers under one roof."""
 
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from portico.disclosure.namespace import inner_uri, outer_resource, outer_template, outer_uri
+from portico.disclosure.namespace import Own, inner_uri, outer_resource, outer_template, outer_uri, own_uri
 
 
 @given(st.text("abc-_", min_size=1, max_size=10), st.text(min_size=1))
@@ -34,3 +36,46 @@ def test_only_the_uri_of_a_listed_resource_changes():
 def test_only_the_template_of_a_listed_template_changes():
     template = {"uriTemplate": "file:///{+path}", "name": "x"}
     assert outer_template("s", template) == {**template, "uriTemplate": "portico://backend/s/resource/file:///{+path}"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "own"),
+    [
+        ("portico://overview", Own("overview")),
+        ("portico://overview/", Own("overview")),
+        ("portico://tools?cursor=abc-_=", Own("tools", cursor="abc-_=")),
+        ("portico://tool/github.create_issue", Own("tool", "github.create_issue")),
+        ("portico://tool/a%2Fb%20c", Own("tool", "a/b c")),
+        ("portico://tool/s.what?really", Own("tool", "s.what?really")),
+        ("portico://backend/s", Own("backend", "s")),
+        ("portico://backend/s/tools", Own("backend tools", "s")),
+        ("portico://backend/s/tools?cursor=x", Own("backend tools", "s", "x")),
+        ("portico://category/a%20b", Own("category", "a b")),
+    ],
+)
+def test_a_uri_of_ours_is_taken_apart(uri: str, own: Own):
+    assert own_uri(uri) == own
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "portico://",
+        "portico://x",
+        "portico://tool/",
+        "portico://tool",
+        "portico://backend/",
+        "file:///overview",
+        "portico://backend/s/resource/portico://overview",
+        "portico://OVERVIEW",
+    ],
+)
+def test_no_other_uri_is_ours(uri: str):
+    assert own_uri(uri) is None
+
+
+@given(st.sampled_from(["tool", "backend", "backend tools", "category"]), st.text(min_size=1))
+def test_a_name_of_any_kind_comes_back_from_its_uri(kind: Any, name: str):
+    assume(name.encode(errors="replace").decode() == name)
+    assert own_uri(Own(kind, name).uri) == Own(kind, name)

@@ -40,7 +40,8 @@ def test_that_nothing_fits_is_said_first_with_the_nearest_servers_and_then_the_n
     assert rest[1] == "Unlikely, but the nearest tools:"
     assert sorted(addresses("\n".join(rest))) == ["tracker.close_issue", "tracker.create_issue"]
     assert rest[-1] == (
-        'Next: try other words for the same thing, or browse_tools(server="tracker"), or go on without a tool.'
+        'Next: try other words for the same thing, or browse_tools(server="tracker") or (category="developer-tools"), '
+        "or go on without a tool."
     )
 
 

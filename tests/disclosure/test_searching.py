@@ -8,11 +8,13 @@ import pytest
 
 from portico.access import Caller
 from portico.disclosure.metatools import NAMES
+from portico.disclosure.popular import popular
 from portico.disclosure.question import Question
 from portico.disclosure.searching import Searching
+from portico.disclosure.tiers import Standing
 from portico.errors import UnknownName
 from portico.events import Bus, Event, Searched
-from portico.search import Encoder, EncoderUnavailable
+from portico.search import Encoder, EncoderUnavailable, Facts
 from tests.disclosure.house import ALL, by_meaning, by_words
 
 PATIENCE = 20
@@ -101,3 +103,42 @@ async def test_a_query_that_means_nothing_has_no_vector_or_a_whole_one(query: st
 def test_a_query_is_cut_where_it_enters():
     assert len(Question("x" * 1_000_000).query) == 4_000
     assert Question.of({"query": "y" * 5_000, "limit": 3}) == Question("y" * 4_000, limit=3)
+
+
+# What everybody's use says
+
+
+def used(*tools: str) -> Searching:
+    """Searches where these tools are as popular as any."""
+    lifts = popular({tool: Standing(1.0, "hot") for tool in tools}, dict.fromkeys(tools, 1_000))
+    return Searching(popular=lambda: lifts)
+
+
+@pytest.mark.parametrize("better", [f"lingua{number}.translate_text" for number in range(4)])
+async def test_of_tools_that_are_equal_the_used_one_comes_first(better: str):
+    _, search = await used(better).prepared(by_words(*ALL), Question("translate a text"), CALLER)
+    hit = search.ranking(1).hits[0]
+    assert hit.id == better
+    assert hit.lift is not None
+    assert hit.lift.reasons == ("used often here (+0.030)",)
+
+
+@pytest.mark.parametrize("query", ["close_issue", "tracker.close_issue", "close-issue"])
+async def test_a_popular_tool_hides_no_exact_match(query: str):
+    everything_else = [tool for tool in by_words(*ALL).tools if tool != "tracker.close_issue"]
+    _, search = await used(*everything_else).prepared(by_words(*ALL), Question(query), CALLER)
+    hit = search.ranking(1).hits[0]
+    assert (hit.id, hit.named) == ("tracker.close_issue", True)
+
+
+async def test_a_popular_tool_that_does_not_match_is_not_found():
+    _, search = await used("mail.find").prepared(by_words(*ALL), Question("translate a text"), CALLER)
+    assert "mail.find" not in {hit.id for hit in search.ranking(50).hits}
+
+
+async def test_filters_know_how_calls_went_though_nothing_is_learnt():
+    searching = Searching(facts=lambda: {"mail.send": Facts(10, 10, 900.0), "mail.find": Facts(10, 10, 90.0)})
+    _, search = await searching.prepared(by_words(*ALL), Question("e-mail", max_latency_ms=500), CALLER)
+    found = {hit.id for hit in search.ranking(50).hits}
+    assert "mail.find" in found
+    assert "mail.send" not in found

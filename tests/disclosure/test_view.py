@@ -25,6 +25,7 @@ from portico.errors import INVALID_PARAMS, BackendUnavailable
 from portico.execution.call import Origin
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
+from tests.disclosure.viewing import ME, viewing
 
 PATIENCE = 20
 
@@ -224,7 +225,7 @@ async def test_a_query_that_asks_for_nothing_is_told_so(house: House):
 async def test_mistakes_in_the_meta_tools_own_arguments_are_answered_with_what_they_take(house: House):
     assert await house.refused("search_tools", q="x") == (
         "invalid_arguments: search_tools: 'q' is not a parameter; query is missing\n"
-        "It takes: query, server?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
+        "It takes: query, server?, category?, tags?, max_latency_ms?, min_success_rate?, limit?, detail?, cursor?."
     )
     assert "must be one of brief, schema, full" in await house.refused("describe_tools", names="x", detail="all")
 
@@ -329,10 +330,10 @@ async def test_long_lists_are_paged_and_every_page_follows_the_one_before():
         prompts = [page async for page in _pages(client.list_prompts)]
         resources = [page async for page in _pages(client.list_resources)]
         assert [one.name for page in tools for one in page.tools] == [f"s__t{n}" for n in many]
-        assert [one.name for page in prompts for one in page.prompts] == [f"s__p{n}" for n in many]
-        assert [str(one.uri) for page in resources for one in page.resources] == [
-            f"portico://backend/s/resource/r:{n}" for n in many
-        ]
+        ours = ["discover", "find_tool", "backend_status"]
+        assert [one.name for page in prompts for one in page.prompts] == [*ours, *(f"s__p{n}" for n in many)]
+        uris = [str(one.uri) for page in resources for one in page.resources]
+        assert [uri for uri in uris if "/resource/" in uri] == [f"portico://backend/s/resource/r:{n}" for n in many]
         backend.listing["prompts"] = backend.listing["prompts"][1:]
         await asyncio.wait_for(gateway.refresh(["s"]), PATIENCE)
         with pytest.raises(MCPError, match="changed since"):
@@ -362,7 +363,7 @@ async def test_prompts_and_tools_whose_flat_names_would_be_one_all_work():
         connect(gateway) as client,
     ):
         tools = [one.name for one in (await client.list_tools()).tools]
-        prompts = [one.name for one in (await client.list_prompts()).prompts]
+        prompts = [one.name for one in (await client.list_prompts()).prompts if "__" in one.name]
         assert {(await client.call_tool(name, {})).content[0].text for name in tools} == {"left", "right"}  # pyright: ignore
         assert {(await client.get_prompt(name)).description for name in prompts} == {"left", "right"}
 
@@ -383,6 +384,7 @@ anything = st.recursive(
 parameters = [
     "query",
     "server",
+    "category",
     "tags",
     "max_latency_ms",
     "limit",
@@ -398,6 +400,7 @@ likely = {
     "search_tools": {
         "query": names,
         "server": names,
+        "category": names,
         "tags": st.lists(names, max_size=3),
         "max_latency_ms": st.floats(allow_nan=False, allow_infinity=False),
         "min_success_rate": st.floats(0, 1),
@@ -405,10 +408,11 @@ likely = {
         "detail": st.sampled_from(["brief", "schema", "explain", "x"]),
         "cursor": names,
     },
-    "browse_tools": {"server": names, "page_size": st.integers(), "cursor": names},
+    "browse_tools": {"server": names, "category": names, "page_size": st.integers(), "cursor": names},
     "describe_tools": {
         "names": st.lists(names, max_size=12) | names,
         "detail": st.sampled_from(["brief", "full", "x"]),
+        "cursor": names,
     },
     "call_tool": {"name": names, "arguments": st.dictionaries(names, anything, max_size=4) | names},
 }
@@ -465,7 +469,9 @@ async def test_texts_of_any_size_and_kind_are_answered_in_bounds(text: str):
             ("search_tools", {"query": text}),
             ("search_tools", {"query": "issue", "server": text}),
             ("search_tools", {"query": "issue", "cursor": text}),
+            ("search_tools", {"query": "issue", "category": text}),
             ("browse_tools", {"server": text}),
+            ("browse_tools", {"category": text}),
             ("describe_tools", {"names": [text] * 10}),
             ("call_tool", {"name": text}),
             ("call_tool", {"name": "tracker.create_issue", "arguments": {"title": "x", text: text}}),
@@ -477,3 +483,76 @@ async def test_texts_of_any_size_and_kind_are_answered_in_bounds(text: str):
             answer = result["content"][0]["text"]
             assert count(answer) <= 2_000
             answer.encode()
+
+
+# What clients were shown
+
+
+async def test_every_answer_of_ours_is_told_as_shown_and_no_result_of_a_tool():
+    async with viewing() as view:
+        listed = await view.ask("tools/list")
+        assert [(event.caller, event.what, event.listing) for event in view.shown] == [(ME, listed["tools"], True)]
+        view.shown.clear()
+        answers = [
+            await view.call("search_tools", query="issue"),
+            await view.call("browse_tools"),
+            await view.call("browse_tools", category="nowhere"),
+            await view.call("describe_tools", names=["github.create_issue"], detail="full"),
+        ]
+        await view.call("call_tool", name="github.create_issue")
+        await view.ask("resources/list")
+        assert [event.what for event in view.shown] == answers
+        assert not any(event.listing for event in view.shown)
+
+
+async def test_in_full_the_first_page_of_the_list_is_the_listing():
+    many = FakeBackend([tool(f"t{n}") for n in range(PAGE + 1)])
+    async with viewing({"s": many}, exposure="full") as view:
+        first = await view.ask("tools/list")
+        await view.ask("tools/list", {"cursor": first["nextCursor"]})
+        await view.ask("tools/call", {"name": "s__t1", "arguments": {"no": "such"}})
+        assert [(event.what, event.listing) for event in view.shown[:1]] == [(first["tools"], True)]
+        assert [event.listing for event in view.shown] == [True, False]
+
+
+# Use
+
+
+async def test_the_full_description_has_category_tags_use_and_freshness():
+    async with viewing() as view:
+        await view.use("github.create_issue", 2)
+        text = await view.call("describe_tools", names=["create_issue"], detail="full")
+        assert "\ncategory: version-control\n" in text
+        assert re.search(r'\nusage: {"calls":2,"success_rate":1\.0,"p50_ms":2\d\.\d,', text)
+        assert re.search(r"\nlisted: 20\d\d-\d\d-\d\dT", text)
+        unused = await view.call("describe_tools", names=["close_issue"], detail="full")
+        assert '\nusage: {"calls":0}\n' in unused
+
+
+async def test_shelves_are_laid_out_anew_only_when_something_changed():
+    async with viewing() as view:
+        before = view.view.shelves
+        assert view.view.shelves is before
+        await view.use("github.close_issue")
+        assert view.view.shelves is not before
+        assert view.view.shelves.hot.tools[0].address == "github.close_issue"
+        assert view.view.shelves.version != before.version
+
+
+async def test_the_index_keeps_a_server_where_it_was_when_its_tools_change_their_kind():
+    backend = FakeBackend([tool("git_commit", "Commit to a git repository branch.")])
+    async with viewing({"s": backend}) as view:
+        before = (await view.ask("tools/list"))["tools"]
+        assert "version-control (s)" in before[0]["description"]
+        backend.listing["tools"] = [tool("send_mail", "Send an e-mail message.")]
+        await asyncio.wait_for(view.gateway.refresh(["s"]), PATIENCE)
+        assert view.view.snapshot.category("s.send_mail") != "version-control"
+        assert (await view.ask("tools/list"))["tools"] == before
+
+
+async def test_servers_without_tools_come_last_in_the_index():
+    silent = FakeBackend()
+    silent.refuses = BackendUnavailable("it has no licence")
+    async with viewing({"s": issues(), "empty": FakeBackend(), "silent": silent}) as view:
+        index = (await view.ask("tools/list"))["tools"][0]["description"].partition("Servers by category")[2]
+        assert index.rstrip(".").endswith("(empty, silent)")

@@ -63,7 +63,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Flee
     recordings = {record["slug"]: record for record in lines_of(FLEET)}
     config = Config(
         servers={slug: BackendConfig(recorded=FLEET, recorded_slug=slug) for slug in recordings},
-        profiles={"wide": Profile(budgets=ProfileBudgets(discovery=8_000))},
+        profiles={"wide": Profile(budgets=ProfileBudgets(discovery=60_000))},
         data_dir=tmp_path_factory.mktemp("data"),
     )
     ready: asyncio.Future[Fleet] = asyncio.get_running_loop().create_future()
@@ -138,15 +138,16 @@ async def test_what_else_the_servers_offer_is_kept_as_it_came(fleet: Fleet):
 
 async def test_the_full_description_of_every_tool_has_its_definition_unchanged(fleet: Fleet):
     upstream = {f"{slug}.{tool['name']}": tool for slug, record in fleet.recordings.items() for tool in record["tools"]}
-    waiting = list(upstream)
+    names = list(upstream)
+    waiting = [names[start : start + metatools.MAX_NAMES] for start in range(0, len(names), metatools.MAX_NAMES)]
     seen: set[str] = set()
     while waiting:
-        batch, waiting = waiting[: metatools.MAX_NAMES], waiting[metatools.MAX_NAMES :]
+        batch = waiting.pop(0)
         answer, is_error = await ask(fleet.wide, "describe_tools", names=batch, detail="full")
         assert not is_error
         parts = answer.split("\n\n")
         if left := re.fullmatch(r"Left out to fit: (.*)\. Ask for them separately\.", parts[-1]):
-            waiting = [*left[1].split(", "), *waiting]
+            waiting += [[name] for name in left[1].split(", ")]
             parts.pop()
         for part in parts:
             address = shown(fleet, part)[0]
@@ -213,7 +214,7 @@ async def test_the_list_is_byte_identical_from_call_to_call_and_from_client_to_c
 
 
 async def test_the_capability_index_fits_its_tokens(fleet: Fleet, tokens: Callable[[str], int]):
-    index = metatools.capability_index(fleet.snapshot.servers)
+    index = metatools.capability_index(fleet.snapshot.main_categories)
     assert tokens(index) <= metatools.CAPABILITY_INDEX_TOKENS
     listed = (await fleet.client.list_tools()).tools[0]
     assert listed.description is not None

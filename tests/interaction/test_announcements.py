@@ -1,7 +1,7 @@
 """What changes behind the gateway is told to those who asked: once, in time, and under the names they know."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,8 +9,9 @@ import pytest
 from mcp.client import Client
 
 from portico.app import Gateway
-from portico.config import BackendConfig, Config, Profile
-from portico.errors import METHOD_NOT_FOUND, RemoteError
+from portico.config import BackendConfig, Config, Exposure, Profile
+from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RemoteError
+from portico.events import StandingsChanged
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era, Raw
 from tests.fixtures import broken, everything_command
@@ -110,9 +111,10 @@ async def test_a_changed_list_reaches_clients_of_both_eras(era: Era, transport: 
         backend.change([tool("run"), tool("jump")])
         await ears.hear(TOOLS)
         assert await names(client) == ["s__run", "s__jump"]
+        await ears.hear(RESOURCES)
         fence(backend)
         await ears.hear(PROMPTS)
-        assert len(ears.told(RESOURCES)) == 0
+        assert [len(ears.told(kind)) for kind in (TOOLS, RESOURCES, PROMPTS)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(("era", "transport"), [("legacy", "stdio"), ("modern", "http")])
@@ -183,6 +185,137 @@ async def test_the_loss_and_return_of_a_server_is_no_change_of_the_list() -> Non
         fence(backend)
         await ears.hear(PROMPTS)
         assert ears.told(TOOLS) == []
+
+
+# ── what is known of them ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("era", "transport"), [("legacy", "stdio"), ("modern", "http"), ("modern", "memory")])
+@pytest.mark.parametrize("exposure", ["meta", "full"])
+async def test_thirty_servers_that_come_in_a_burst_are_one_notification_of_each_kind(
+    era: Era, transport: Transport, exposure: Exposure
+) -> None:
+    backends = {f"s{n}": changing() for n in range(30)}
+    for backend in backends.values():
+        backend.refuses = BackendUnavailable("not yet")
+        backend.listing["prompts"].append({"name": "p"})
+    async with (
+        gateway_over(backends, Config(exposure=exposure)) as gateway,
+        listener(gateway, transport, era) as (client, ears),
+    ):
+        before = await client.list_tools()
+        for backend in backends.values():
+            backend.refuses = None
+        await wait_out_pauses(gateway)
+        await asyncio.wait_for(gateway.refresh(), PATIENCE_S)
+        for kind in (TOOLS, RESOURCES, PROMPTS):
+            await ears.hear(kind)
+        fence(backends["s0"])
+        await ears.hear(PROMPTS, 2)
+        assert [len(ears.told(kind)) for kind in (TOOLS, RESOURCES, PROMPTS)] == [1, 1, 2]
+        after = await client.list_tools(cache_mode="bypass")
+        assert after.tools != before.tools, "whoever is told that a list changed finds another"
+
+
+async def test_a_server_that_gets_known_changes_the_meta_tools_once_and_its_tools_never() -> None:
+    backend, late = changing(), fake("send", capabilities={"tools": {}})
+    late.refuses = BackendUnavailable("not yet")
+    async with gateway_over({"s": backend, "mail": late}) as gateway, listener(gateway, "memory", "legacy") as heard:
+        client, ears = heard
+        before = (await client.list_tools()).tools[0].description
+        backend.change([tool("other")])
+        late.refuses = None
+        await wait_out_pauses(gateway)
+        await asyncio.wait_for(gateway.refresh(["mail"]), PATIENCE_S)
+        await ears.hear(TOOLS)
+        after = (await client.list_tools(cache_mode="bypass")).tools[0].description
+        assert after != before
+        backend.change([tool("another")])
+        await ears.hear(RESOURCES, 2)
+        fence(backend)
+        await ears.hear(PROMPTS)
+        assert len(ears.told(TOOLS)) == 1
+        assert (await client.list_tools(cache_mode="bypass")).tools[0].description == after
+
+
+async def wait_out_pauses(gateway: Gateway) -> None:
+    """A server that failed is not tried again at once."""
+    for upstream in gateway.upstreams.values():
+        upstream._retry_at = 0.0  # pyright: ignore[reportPrivateUsage]
+
+
+# ── our own resources ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def watching(gateway: Gateway, era: Era, *uris: str) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
+    """A client that watches these of our own resources; the next URI it is told of."""
+    if era == "legacy":
+        async with raw_lines(gateway.door(), "legacy") as client:
+            for uri in uris:
+                assert await result(client, "resources/subscribe", {"uri": uri}) == {}
+
+            async def told() -> str:
+                return (await client.wait_for(lambda message: message.get("method") == UPDATED))["params"]["uri"]
+
+            yield told
+        return
+    async with connect(gateway, "http", era) as client, client.listen(resource_subscriptions=list(uris)) as events:
+
+        async def heard() -> str:
+            async with asyncio.timeout(PATIENCE_S):
+                event: Any = await anext(aiter(events))
+                return str(event.uri)
+
+        yield heard
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_our_own_resources_are_told_when_what_they_say_changed(era: Era) -> None:
+    backend, other = changing(), fake("run", capabilities={"tools": {"listChanged": True}})
+    concerned = ["portico://tools", "portico://backend/s/tools", "portico://tool/s.run", "portico://tool/S%2Erun"]
+    uris = [*concerned, "portico://backend/other", "portico://tool/other.run"]
+    async with gateway_over({"s": backend, "other": other}) as gateway, watching(gateway, era, *uris) as told:
+        backend.change([tool("run", "Does it otherwise.")])
+        assert {await told() for _ in concerned} == set(concerned)
+        other.change([tool("run", "Also otherwise.")])
+        assert {await told() for _ in range(3)} == {"portico://tools", *uris[-2:]}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_loss_and_return_of_a_server_is_told_to_who_watches_servers(era: Era) -> None:
+    backend = changing()
+    uris = ["portico://backends", "portico://tools", "portico://backend/s"]
+    async with gateway_over({"s": backend}) as gateway, watching(gateway, era, *uris) as told:
+        for change in (backend.die, lambda: gateway.upstreams["s"].connect()):
+            if (coming := change()) is not None:
+                await asyncio.wait_for(coming, PATIENCE_S)
+            assert {await told(), await told()} == {"portico://backends", "portico://backend/s"}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_hot_list_is_told_when_the_standings_are_computed_anew(era: Era) -> None:
+    watched = ("portico://hot", "portico://tools")
+    async with gateway_over({"s": changing()}) as gateway, watching(gateway, era, *watched) as told:
+        gateway.bus.publish(StandingsChanged())
+        assert await told() == "portico://hot"
+
+
+async def test_our_own_resources_can_be_left_again_and_only_real_ones_watched() -> None:
+    backend = changing()
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        await result(client, "resources/subscribe", {"uri": "portico://tools"})
+        await result(client, "resources/unsubscribe", {"uri": "portico://tools"})
+        wrong = await client.request("resources/subscribe", {"uri": "portico://tool/s.rum"})
+        assert wrong["error"]["code"] == -32002
+        assert "portico://tool/s.run" in wrong["error"]["message"]
+        backend.change([tool("other")])
+        fence(backend)
+        await client.wait_for(lambda message: message.get("method") == PROMPTS)
+        assert not [message for message in client.unasked if message.get("method") == UPDATED]
+        assert not any(
+            method.startswith("resources/") and method.endswith("subscribe") for method, _ in backend.requests
+        )
 
 
 # ── resources ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,12 +8,13 @@ from mcp.shared.exceptions import MCPError
 
 from portico.config import Config, Exposure
 from portico.errors import BackendUnavailable
+from portico.events import Shown
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake, names, said, text, tool
 from tests.interaction.raw import call, raw_http, raw_lines, result
 
-META = ["search_tools", "browse_tools", "describe_tools", "call_tool"]
+META = ["search_tools", "browse_tools", "describe_tools", "call_tool", "read_result"]
 
 
 def servers() -> dict[str, FakeBackend]:
@@ -41,15 +42,14 @@ async def test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_resta
 
 
 async def test_the_meta_tools_are_the_same_bytes_while_backends_come_and_go() -> None:
-    first = await listed(servers())
     backends = servers()
     backends["mail"].refuses = BackendUnavailable("mail is not there")
     async with gateway_over(backends) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        first = json.dumps(await result(client, "tools/list"))
 
         async def now() -> str:
             return json.dumps(await result(client, "tools/list"))
 
-        assert await now() == first, "with a server that does not start"
         backends["weather"].change([tool("forecast"), tool("tides"), tool("moon")])
         await gateway.refresh(["weather"])
         assert "weather.moon" in str(await call(client, "search_tools", query="moon"))
@@ -58,10 +58,14 @@ async def test_the_meta_tools_are_the_same_bytes_while_backends_come_and_go() ->
         assert await now() == first, "with a server that died"
 
 
-async def test_before_any_server_was_heard_the_list_is_the_same() -> None:
+async def test_before_any_server_was_heard_the_list_is_there_and_names_them() -> None:
     backends = servers()
+    for backend in backends.values():
+        backend.refuses = BackendUnavailable("it is not there")
     async with gateway_over(backends, listed=False) as gateway, raw_lines(gateway.door(), "legacy") as client:
-        assert json.dumps(await result(client, "tools/list")) == await listed(servers())
+        tools = (await result(client, "tools/list"))["tools"]
+        assert [tool["name"] for tool in tools] == META
+        assert all(name in tools[0]["description"] for name in backends)
 
 
 async def test_the_full_list_has_one_order_whichever_server_is_heard_first() -> None:
@@ -91,6 +95,23 @@ async def test_the_instructions_say_first_that_the_list_is_partial(exposure: Exp
                 assert len(instructions.encode()) < 2_048
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_what_a_client_is_told_first_is_told_as_shown_to_its_session(era: Era) -> None:
+    told: list[Shown] = []
+    async with gateway_over(servers()) as gateway:
+        gateway.bus.subscribe(lambda event: told.append(event) if isinstance(event, Shown) else None, Shown)
+        async with raw_lines(gateway.door(), era) as client:
+            listed = await result(client, "tools/list")
+            await call(client, "search_tools", query="forecast")
+            await call(client, "call_tool", name="weather.forecast")
+            instructions, listing, answer = told
+            assert (instructions.what, instructions.listing) == (client.introduction["instructions"], False)
+            assert (listing.what, listing.listing) == (listed["tools"], True)
+            assert isinstance(answer.what, str)
+            assert len({event.caller for event in told}) == 1
+            assert bool(answer.caller.session) == (era == "legacy")
+
+
 async def test_every_description_stays_under_the_length_clients_cut_at() -> None:
     many = {f"a_server_with_a_long_name_{n:03}": fake("run") for n in range(200)}
     async with gateway_over(many) as gateway, raw_lines(gateway.door(), "legacy") as client:
@@ -103,7 +124,7 @@ async def test_reading_tools_are_marked_as_reading_and_calling_is_not() -> None:
     async with gateway_over(servers()) as gateway, connect(gateway) as client:
         tools = (await client.list_tools()).tools
         marked = {tool.name: tool.annotations.read_only_hint for tool in tools if tool.annotations}
-    assert marked == {"search_tools": True, "browse_tools": True, "describe_tools": True, "call_tool": False}
+    assert marked == {"search_tools": True, "browse_tools": True, "describe_tools": True, "call_tool": False, "read_result": True}
 
 
 async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_callable() -> None:

@@ -14,6 +14,7 @@ import pytest
 from mcp.client import Client
 from mcp_types import Implementation
 
+from portico.access import Caller
 from portico.app import HABITS_FILE, Gateway
 from portico.config import Config, Profile
 from portico.storage.habits import HabitStore
@@ -91,22 +92,21 @@ async def test_what_a_caller_taught_is_that_caller_s_own() -> None:
         connect(gateway, **named("other")) as other,
         connect(gateway, **named("ours")) as ours,
     ):
-        before = await found(other)
-        await use(ours, second := runner_up(before))
+        await use(ours, second := runner_up(await found(other)))
         assert (await found(ours))[0] == second
-        assert await found(other) == before
+        assert await gateway.learner.lifts(Caller(name="other"), QUERY) == {}
 
 
 async def test_what_was_learnt_in_a_profile_stays_in_it() -> None:
     async with (
         house(profiles={"work": Profile()}) as gateway,
-        connect(gateway, profile="work") as at_work,
-        connect(gateway) as at_home,
+        connect(gateway, profile="work", **named("ours")) as at_work,
+        connect(gateway, **named("ours")) as at_home,
     ):
-        before = await found(at_home)
-        await use(at_work, second := runner_up(before))
+        await use(at_work, second := runner_up(await found(at_home)))
         assert (await found(at_work))[0] == second
-        assert await found(at_home) == before
+        assert await gateway.learner.lifts(Caller(name="ours", profile="work"), QUERY)
+        assert await gateway.learner.lifts(Caller(name="ours"), QUERY) == {}
 
 
 async def test_all_callers_learn_together_where_the_configuration_says_so() -> None:
@@ -124,30 +124,29 @@ async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
         await use(client, second := runner_up(await found(client)))
     async with house(tmp_path) as gateway, connect(gateway) as client:
         assert (await found(client))[0] == second
-        facts = gateway.learner.facts[second]
-        assert (facts.calls, facts.successes) == (4, 4)
-        assert facts.latency_ms > 0
 
 
 async def test_another_gateway_on_the_same_folder_learns_and_forgets_too(tmp_path: Path) -> None:
-    async with house(tmp_path) as first, house(tmp_path) as second, connect(first) as here, connect(second) as there:
-        before = await found(there)
-        await use(here, better := runner_up(before))
+    async with (
+        house(tmp_path) as first,
+        house(tmp_path) as second,
+        connect(first, **named("ours")) as here,
+        connect(second, **named("ours")) as there,
+    ):
+        await use(here, better := runner_up(await found(there)))
         await first.learner.flush()
         await second.learner.flush()
         assert (await found(there))[0] == better
         HabitStore(tmp_path / HABITS_FILE).forget()
         await second.learner.flush()
-        assert await found(there) == before
+        assert await second.learner.lifts(Caller(name="ours"), QUERY) == {}
 
 
-async def test_with_learning_off_nothing_is_recorded_and_nothing_changes(tmp_path: Path) -> None:
-    async with house(tmp_path, learning="off") as gateway, connect(gateway) as client:
-        before = await found(client)
-        await use(client, runner_up(before))
+async def test_with_learning_off_nothing_is_learnt_and_no_file_made(tmp_path: Path) -> None:
+    async with house(tmp_path, learning="off") as gateway, connect(gateway, **named("ours")) as client:
+        await use(client, runner_up(await found(client)))
         await gateway.learner.flush()
-        assert await found(client) == before
-        assert gateway.learner.facts == {}
+        assert await gateway.learner.lifts(Caller(name="ours"), QUERY) == {}
     assert not [name for name in os.listdir(tmp_path) if name.startswith(HABITS_FILE)]
 
 
@@ -163,14 +162,12 @@ async def test_no_text_of_a_query_is_kept(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_fails_is_no_sign_that_the_tool_was_meant() -> None:
-    async with house() as gateway, connect(gateway) as client:
+    async with house() as gateway, connect(gateway, **named("ours")) as client:
         before = await found(client)
         await use(client, "post.broken_notice")
         await gateway.learner.flush()
+        assert await gateway.learner.lifts(Caller(name="ours"), QUERY) == {}
         assert await found(client) == before
-        await gateway.learner.flush()
-        facts = gateway.learner.facts["post.broken_notice"]
-        assert (facts.calls, facts.successes, facts.success_rate) == (4, 0, 0.0)
 
 
 async def test_a_tool_that_no_search_showed_was_not_meant_by_it() -> None:
@@ -191,5 +188,4 @@ async def test_an_exact_name_comes_first_whatever_was_learnt() -> None:
 async def test_a_full_view_s_calls_are_counted_though_nobody_searches() -> None:
     async with house(exposure="full") as gateway, connect(gateway) as client:
         await client.call_tool("post__weather", {})
-        await gateway.learner.flush()
-        assert gateway.learner.facts["post.weather"].calls == 1
+        assert gateway.insight.usage.statistics("post.weather").calls == 1

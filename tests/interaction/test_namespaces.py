@@ -9,6 +9,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from portico.config import Config, Exposure
+from portico.disclosure.resources import RESOURCES, TEMPLATES
 from portico.errors import RemoteError
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era, Raw
@@ -60,7 +61,9 @@ async def opened(
 @pytest.mark.parametrize("exposure", ["meta", "full", "code"])
 async def test_resources_are_listed_under_their_server_with_every_field(exposure: Exposure) -> None:
     async with opened(exposure=exposure) as client:
-        resources = {item["uri"]: item for item in await pages(client, "resources/list", "resources")}
+        listed = await pages(client, "resources/list", "resources")
+        assert [item["uri"] for item in listed[: len(RESOURCES)]] == [item["uri"] for item in RESOURCES]
+        resources = {item["uri"]: item for item in listed[len(RESOURCES) :]}
         assert list(resources) == [
             f"{ROOT}/library/resource/lib://book/1",
             f"{ROOT}/library/resource/shared://readme",
@@ -71,7 +74,8 @@ async def test_resources_are_listed_under_their_server_with_every_field(exposure
         assert book == {**original, "uri": f"{ROOT}/library/resource/lib://book/1"}
         templates = await pages(client, "resources/templates/list", "resourceTemplates")
         expected = f"{ROOT}/library/resource/lib://book/{{number}}"
-        assert templates == [{"uriTemplate": expected, "name": "any book", "x-vendor": None}]
+        assert templates[: len(TEMPLATES)] == list(TEMPLATES)
+        assert templates[len(TEMPLATES) :] == [{"uriTemplate": expected, "name": "any book", "x-vendor": None}]
 
 
 async def test_a_resource_is_read_by_its_outer_uri_and_answers_under_it() -> None:
@@ -103,7 +107,7 @@ async def test_an_unknown_uri_has_the_code_of_the_clients_era(era: Era, code: in
         for uri in (
             "nobody://has/this",
             f"{ROOT}/nowhere/resource/lib://book/1",
-            f"{ROOT}/library",
+            f"{ROOT}/nowhere",
             "portico://unknown",
             f"{ROOT}/library/resource/lib://missing",
         ):
@@ -126,8 +130,9 @@ async def test_the_code_of_an_unknown_resource_means_nothing_in_a_tools_error() 
 async def test_prompts_of_the_same_name_are_told_apart() -> None:
     async with opened() as client:
         prompts = await pages(client, "prompts/list", "prompts")
-        assert [prompt["name"] for prompt in prompts] == ["library__review", "other__review"]
-        assert prompts[0] == {**library().listing["prompts"][0], "name": "library__review"}
+        names = ["discover", "find_tool", "backend_status", "library__review", "other__review"]
+        assert [prompt["name"] for prompt in prompts] == names
+        assert prompts[3] == {**library().listing["prompts"][0], "name": "library__review"}
         got = await result(client, "prompts/get", {"name": "library__review", "arguments": {"book": "Emma"}})
         assert json.loads(got["description"]) == {"book": "Emma"}
         for unknown in ("review", "nobody__review"):
@@ -156,7 +161,8 @@ async def test_many_resources_come_in_pages() -> None:
         assert "nextCursor" in first
         assert len(first["resources"]) < 600
         listed = await pages(client, "resources/list", "resources")
-        assert [item["uri"] for item in listed] == [f"{ROOT}/many/resource/many://{n}" for n in range(600)]
+        uris = [item["uri"] for item in listed if "/resource/" in item["uri"]]
+        assert uris == [f"{ROOT}/many/resource/many://{n}" for n in range(600)]
         stolen = await client.request("prompts/list", {"cursor": first["nextCursor"]})
         assert stolen["error"]["code"] == -32602, "a cursor is good for the listing it came from"
 
@@ -164,7 +170,7 @@ async def test_many_resources_come_in_pages() -> None:
 async def test_a_server_without_resources_or_prompts_is_never_asked_for_them() -> None:
     backend = fake("run", capabilities={"tools": {}})
     async with gateway_over({"plain": backend}) as gateway, connect(gateway) as client:
-        assert (await client.list_resources()).resources == []
+        assert len((await client.list_resources()).resources) == len(RESOURCES)
     assert {method for method, _ in backend.requests} == {"tools/list"}
 
 

@@ -124,12 +124,12 @@ async def test_browsing_a_server_outside_is_not_found() -> None:
 
 async def test_resources_and_prompts_outside_are_not_found() -> None:
     async with at("post") as (client, _):
-        listed = await client.list_resources()
-        assert [str(resource.uri) for resource in listed.resources] == ["portico://backend/mail/resource/mail://inbox"]
+        listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
+        assert [uri for uri in listed if "/resource/" in uri] == ["portico://backend/mail/resource/mail://inbox"]
         for uri in ("portico://backend/bank/resource/bank://vault", "bank://vault"):
             with pytest.raises(MCPError, match="Resource not found"):
                 await client.read_resource(uri)
-        assert (await client.list_prompts()).prompts == []
+        assert not [one.name for one in (await client.list_prompts()).prompts if "__" in one.name]
         with pytest.raises(MCPError, match="Unknown prompt"):
             await client.get_prompt("bank__pay")
 

@@ -90,7 +90,6 @@ async def test_tools_that_failed_or_were_slow_can_be_left_out() -> None:
     async with house({"post": fake}) as gateway, connect(gateway) as client:
         for name in ("post.send_a", "post.send_b"):
             await client.call_tool("call_tool", {"name": name})
-        await gateway.learner.flush()
         sound = await ask(client, "search_tools", query="send a letter", min_success_rate=0.5)
         assert sorted(addresses(sound)) == ["post.send_b", "post.send_c"]
         quick = await ask(client, "search_tools", query="send a letter", max_latency_ms=0)
@@ -111,7 +110,7 @@ async def test_the_list_offers_no_filter_by_what_no_tool_has() -> None:
     async with house() as gateway, connect(gateway) as client:
         listed = (await client.list_tools()).tools[0]
         assert list(listed.input_schema["properties"]) == [
-            "query", "server", "tags", "max_latency_ms", "min_success_rate", "limit", "detail", "cursor",
+            "query", "server", "category", "tags", "max_latency_ms", "min_success_rate", "limit", "detail", "cursor",
         ]  # fmt: skip
 
 
@@ -219,7 +218,7 @@ async def test_tools_known_from_last_time_get_their_vectors_though_nobody_lists_
     asked = len(backend.requests)
     async with Gateway(config, backends={"post": backend}) as gateway:
         assert gateway.catalog.unencoded == 1
-        await finished("read the encoder")
+        await finished("read encoder")
         await finished("encode the catalog")
         assert gateway.catalog.unencoded == 0
     assert len(backend.requests) == asked
@@ -230,14 +229,14 @@ async def test_the_model_is_not_read_where_no_tool_is_known(
 ) -> None:
     monkeypatch.setattr(app, "ENCODER_AFTER_S", 0)
     async with gateway_over():
-        await finished("read the encoder")
+        await finished("read encoder")
         assert not shipped().loaded
 
 
 async def test_a_gateway_that_closes_at_once_does_not_wait_for_the_model(fresh_encoder: None) -> None:
     async with gateway_over({"post": FakeBackend()}):
-        assert under_way("read the encoder")
-    assert not under_way("read the encoder")
+        assert under_way("read encoder")
+    assert not under_way("read encoder")
     assert not shipped().loaded
 
 

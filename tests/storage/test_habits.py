@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.habit_rows import FollowedRow, Learnt, OutcomeRow, PairRow, UsedRow
+from portico.storage.habit_rows import FollowedRow, Learnt, PairRow, UsedRow
 from portico.storage.habits import Forgotten, HabitStore, Keeping
 
 DAY = 86_400.0
@@ -32,23 +32,18 @@ def learnt(tool: str = "s.t", query: bytes = b"12345678", weight: float = 1, at:
     )
 
 
-def outcome(tool: str = "s.t", calls: int = 1, successes: int = 1, ms: float = 100, at: float = NOW) -> OutcomeRow:
-    return OutcomeRow(tool, calls, successes, ms, at)
-
-
 # Remembering
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_what_was_recorded_is_loaded_as_it_was(path: Path, in_memory: bool):
     store = HabitStore(None if in_memory else path)
-    store.record({"/claude": learnt()}, [outcome()], now=LATER)
+    store.record({"/claude": learnt()}, now=LATER)
     if not in_memory:
         store.close()
         store = HabitStore(path)
     assert store.load("/claude") == learnt()
     assert store.load("/other") == Learnt()
-    assert store.outcomes(NOW) == (outcome(),)
 
 
 def test_nothing_is_opened_until_it_is_wanted(path: Path):
@@ -84,42 +79,16 @@ def test_nobody_else_may_read_what_was_learnt(path: Path):
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-# How calls went
-
-
-def test_calls_and_successes_are_counted_and_latency_runs_along(path: Path):
+def test_a_file_that_also_kept_how_calls_went_keeps_its_habits_and_not_that(path: Path):
     store = HabitStore(path)
-    store.record({}, [outcome(calls=3, successes=2, ms=100)], now=LATER)
-    store.record({}, [outcome(calls=1, successes=0, ms=0, at=NOW + 1)], now=LATER)
-    assert store.outcomes(NOW) == (outcome(calls=4, successes=2, ms=100, at=NOW + 1),)
-    store.record({}, [outcome(calls=2, successes=2, ms=400)], now=LATER)
-    (row,) = store.outcomes(NOW)
-    assert row.latency_ms == pytest.approx(200)
-
-
-def test_one_slow_start_is_soon_outweighed(path: Path):
-    store = HabitStore(path)
-    store.record({}, [outcome(ms=8_000)], now=LATER)
-    for _ in range(30):
-        store.record({}, [outcome(ms=10)], now=LATER)
-    (row,) = store.outcomes(NOW)
-    assert row.latency_ms < 20
-
-
-def test_a_tool_that_was_mended_recovers(path: Path):
-    store = HabitStore(path)
-    store.record({}, [outcome(calls=5_000, successes=0, ms=0)], now=LATER)
-    for _ in range(10):
-        store.record({}, [outcome(calls=100, successes=100)], now=LATER)
-    (row,) = store.outcomes(NOW)
-    assert row.calls <= 200
-    assert row.successes / row.calls > 0.95
-
-
-def test_a_tool_that_was_not_called_for_a_half_life_is_unknown_again(path: Path):
-    store = HabitStore(path, Keeping(half_life_s=30 * DAY))
-    store.record({}, [outcome("s.old", at=NOW), outcome("s.new", at=NOW + 20 * DAY)], now=LATER)
-    assert [row.tool for row in store.outcomes(NOW + 31 * DAY)] == ["s.new"]
+    store.record({"/c": learnt()}, now=LATER)
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("create table outcomes (tool text primary key, calls integer)")
+        db.execute("insert into outcomes values ('s.t', 3)")
+    assert HabitStore(path).load("/c") == learnt()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert not db.execute("select 1 from sqlite_master where name = 'outcomes'").fetchone()
 
 
 # Bounds
@@ -164,19 +133,18 @@ def test_callers_under_ever_new_names_do_not_fill_the_disk(path: Path):
 
 def test_everything_can_be_forgotten_and_it_is_said_how_much(path: Path):
     store = HabitStore(path)
-    store.record({"/c": learnt(), "p/c": learnt()}, [outcome()], now=LATER)
-    assert store.forget() == Forgotten(2, 2, 2, 1)
+    store.record({"/c": learnt(), "p/c": learnt()}, now=LATER)
+    assert store.forget() == Forgotten(2, 2, 2)
     assert store.forget() == Forgotten()
     assert store.load("/c") == store.load("p/c") == Learnt()
-    assert store.outcomes(NOW) == ()
 
 
 def test_forgetting_can_be_narrowed_to_a_profile_or_a_server(path: Path):
     store = HabitStore(path)
     scopes = {"/c": learnt(), "work/c": learnt(), "workshop/c": learnt("other.t")}
-    store.record(scopes, [outcome("s.t"), outcome("other.t")], now=LATER)
-    assert store.forget(profile="work") == Forgotten(1, 1, 1, 0)
-    assert store.forget(server="other") == Forgotten(1, 1, 1, 1)
+    store.record(scopes, now=LATER)
+    assert store.forget(profile="work") == Forgotten(1, 1, 1)
+    assert store.forget(server="other") == Forgotten(1, 1, 1)
     assert store.forget(server="othe") == Forgotten()
     assert store.load("/c") == learnt()
 
@@ -196,8 +164,7 @@ from portico.storage.habit_rows import *
 from portico.storage.habits import *
 store = HabitStore(Path(sys.argv[1]))
 for _ in range(25):
-    store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, 5.0),), (), (UsedRow("s.t", 1, 5.0),))},
-                 [OutcomeRow("s.t", 1, 1, 10.0, 5.0)], now=6.0)
+    store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, 5.0),), (), (UsedRow("s.t", 1, 5.0),))}, now=6.0)
 store.close()
 """
 
@@ -207,8 +174,6 @@ def test_processes_that_write_at_once_lose_nothing(path: Path):
     assert [process.wait(60) for process in adding] == [0, 0, 0]
     store = HabitStore(path)
     assert store.load("/c") == Learnt((FollowedRow(b"12345678", "s.t", 75, 5.0),), (), (UsedRow("s.t", 75, 5.0),))
-    (row,) = store.outcomes(6.0)
-    assert (row.calls, row.successes, row.latency_ms) == (75, 75, pytest.approx(10.0))
 
 
 def test_a_gateway_can_tell_that_another_has_written(path: Path):
@@ -243,7 +208,7 @@ def test_pages_that_are_damaged_cost_what_was_learnt_and_nothing_else(path: Path
     path.write_bytes(content[:4_096] + os.urandom(len(content) - 4_096))
     store = HabitStore(path)
     store.load("/3")
-    store.record({"/c": learnt()}, [outcome()], now=LATER)
+    store.record({"/c": learnt()}, now=LATER)
     assert store.load("/c") == learnt()
 
 
@@ -266,14 +231,12 @@ def test_a_closed_record_takes_and_gives_nothing(path: Path):
 
 def test_rows_that_say_something_else_are_replaced_by_what_is_learnt(path: Path):
     store = HabitStore(path)
-    store.record({"/c": learnt()}, [outcome()], now=LATER)
+    store.record({"/c": learnt()}, now=LATER)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         for table in ("followed", "together", "used"):
             db.execute(f"update {table} set weight = 'heavy', at = 'once'")
-        db.execute("update outcomes set calls = 'many'")
-    assert store.record({"/c": learnt()}, [outcome()], now=LATER) == set()
+    assert store.record({"/c": learnt()}, now=LATER) == set()
     assert store.load("/c") == learnt()
-    assert store.outcomes(NOW) == (outcome(),)
 
 
 # A clock that is wrong
@@ -281,12 +244,11 @@ def test_rows_that_say_something_else_are_replaced_by_what_is_learnt(path: Path)
 
 def test_a_row_that_is_dated_ahead_fades_from_the_next_write_on_and_real_calls_count_beside_it(path: Path):
     store = HabitStore(path, Keeping(half_life_s=30 * DAY))
-    store.record({"/c": learnt(at=NOW + 7_300 * DAY)}, [outcome(at=NOW + 7_300 * DAY)], now=NOW + 7_300 * DAY)
-    store.record({"/c": learnt("s.new", weight=5)}, [outcome()], now=NOW)
+    store.record({"/c": learnt(at=NOW + 7_300 * DAY)}, now=NOW + 7_300 * DAY)
+    store.record({"/c": learnt("s.new", weight=5)}, now=NOW)
     assert {(row.tool, row.weight, row.at) for row in store.load("/c").used} == {("s.t", 1, NOW), ("s.new", 5, NOW)}
     store.record({"/c": learnt(weight=50)}, now=NOW)
     assert learnt(weight=51).used[0] in store.load("/c").used
-    assert store.outcomes(NOW + 31 * DAY) == ()
 
 
 def test_what_is_dated_ahead_outlives_nothing_that_is_stronger(path: Path):
@@ -338,9 +300,8 @@ def test_what_was_heard_before_something_was_forgotten_is_not_kept(path: Path):
     epoch = ours.epoch()
     theirs.forget(server="another")
     assert ours.epoch() != epoch
-    assert ours.record({"/c": learnt("s.late")}, [outcome("s.late")], now=NOW, epoch=epoch) == set()
+    assert ours.record({"/c": learnt("s.late")}, now=NOW, epoch=epoch) == set()
     assert ours.load("/c") == learnt()
-    assert ours.outcomes(NOW) == ()
 
 
 def test_nothing_of_what_was_forgotten_is_left_in_any_file(path: Path):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from portico.catalog.categories import assign, rules
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import Tool
 from portico.search import Document, fingerprint, read_schema
@@ -12,14 +13,16 @@ MAX_INSTRUCTIONS = 1_000
 
 def documents(entry: ServerEntry) -> Iterator[Document]:
     """One document per tool of a server."""
-    server_text = _server_text(entry)
-    return (_document(tool, entry, server_text) for tool in entry.tools.values())
+    # Copies: what is parsed here goes with them, or every definition would stay in memory as objects.
+    entry = replace(entry, tools={name: replace(tool) for name, tool in entry.tools.items()})
+    server_text, made_from, kinds = _server_text(entry), _made_from(entry), assign(entry)
+    return (_document(tool, entry, server_text, made_from, kinds[name]) for name, tool in entry.tools.items())
 
 
 def document_hashes(entry: ServerEntry) -> dict[str, str]:
     """What `Index.holds` compares: id → hash, without reading a single definition."""
-    server_text = _server_text(entry)
-    return {tool.address: _hash(tool, entry, server_text) for tool in entry.tools.values()}
+    made_from = _made_from(entry)
+    return {tool.address: fingerprint(tool.address, tool.hash, made_from) for tool in entry.tools.values()}
 
 
 def _server_text(entry: ServerEntry) -> str:
@@ -27,17 +30,19 @@ def _server_text(entry: ServerEntry) -> str:
     return " ".join(part for part in (entry.title, entry.description, instructions) if part)
 
 
-def _hash(tool: Tool, entry: ServerEntry, server_text: str) -> str:
-    return fingerprint(tool.address, tool.hash, server_text, *entry.tags)
+def _made_from(entry: ServerEntry) -> str:
+    """The identity of everything but the tool itself that its document is made from.
+
+    The category also follows from the server's other tools, but they are replaced together with it anyway.
+    """
+    return fingerprint(_server_text(entry), *entry.tags, "", *rules(entry))
 
 
-def _document(tool: Tool, entry: ServerEntry, server_text: str) -> Document:
-    # A copy: what is parsed here goes with it, or every definition would stay in memory as objects.
-    tool = replace(tool)
+def _document(tool: Tool, entry: ServerEntry, server_text: str, made_from: str, category: str) -> Document:
     text = read_schema(tool.input_schema)
     return Document(
         id=tool.address,
-        hash=_hash(tool, entry, server_text),
+        hash=fingerprint(tool.address, tool.hash, made_from),
         group=tool.server,
         name=tool.name,
         title=tool.title,
@@ -48,4 +53,5 @@ def _document(tool: Tool, entry: ServerEntry, server_text: str) -> Document:
         parameter_text=text.descriptions,
         enums=text.enums,
         tags=entry.tags,
+        category=category,
     )

@@ -4,6 +4,7 @@ A query reads one snapshot from beginning to end. Lookups that few queries need 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +27,10 @@ class ServerEntry:
     title: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
+    category: str = ""
+    """What the config says all its tools are; else its tags or its words decide."""
+    categories: Mapping[str, str] = field(default_factory=dict)
+    """What the config says of single tools: name or pattern → category."""
     hello: Hello | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
     offers: Offers = field(default_factory=Offers)
@@ -127,10 +132,23 @@ class Snapshot:
             advice=f"Did you mean {', '.join(near)}?" if near else "browse_tools without arguments lists them.",
         )
 
+    def category(self, address: str) -> str:
+        """The category of a tool, as it was read into the index."""
+        return self.index.category(address)
+
+    @cached_property
+    def main_categories(self) -> Mapping[str, str]:
+        """The category that most of each server's tools are in; empty for a server that has none."""
+        found: dict[str, str] = {}
+        for name, entry in self.servers.items():
+            counts = Counter(self.category(tool.address) for tool in entry.tools.values())
+            found[name] = min(counts, key=lambda key: (-counts[key], key), default="")
+        return found
+
     def with_index(self, index: Index) -> "Snapshot":
         """The same servers with another index over them; what was worked out about the servers is kept."""
         other = replace(self, index=index)
-        # No cached property above reads the index. One that does must not be carried over.
+        # Of the index, no cached property above reads anything but categories, which come with the tools.
         other.__dict__.update({**self.__dict__, "index": index})
         return other
 

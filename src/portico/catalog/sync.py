@@ -9,24 +9,20 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from portico.catalog.documents import document_hashes, documents
-from portico.catalog.listing import Listing, Offers, fetch
+from portico.catalog.entries import Source, difference, listed, manifest_of, remembered, unknown
+from portico.catalog.listing import Listing, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.catalog.tool import Tool, content_hash, encoded
-from portico.config import ToolRules
 from portico.errors import PorticoError
-from portico.events import Bus, CatalogChanged, ListAnnounced, ResourceUpdated
+from portico.events import Bus, ListAnnounced, ResourceUpdated
 from portico.search import Index
 from portico.storage.index_file import IndexFile
-from portico.storage.manifests import Manifest, Manifests, ToolRow
-from portico.upstream import jsontext
-from portico.upstream.backend import Hello, Raw
+from portico.storage.manifests import Manifest, Manifests
+from portico.upstream.backend import Raw
 from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
@@ -39,15 +35,13 @@ _ANNOUNCEMENTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools
 
 
 @dataclass(frozen=True)
-class Source:
-    """What the configuration says about a server, as far as its offer is concerned."""
+class _Arrived:
+    """A server's offer on its way into the snapshot."""
 
-    name: str
-    fingerprint: str
-    title: str = ""
-    description: str = ""
-    tags: tuple[str, ...] = ()
-    rules: ToolRules = field(default_factory=ToolRules)
+    entry: ServerEntry
+    manifest: Manifest
+    ours: bool = True
+    """We listed it ourselves: others do not know it yet."""
 
 
 class Catalog:
@@ -72,11 +66,13 @@ class Catalog:
         self._not_encoded_because = ""
         self._changing = asyncio.Lock()
         self._saving = threading.Lock()
-        self._arrived: dict[str, tuple[ServerEntry, Manifest]] = {}
+        self._arrived: dict[str, _Arrived] = {}
         self._publishing: asyncio.Task[None] | None = None
         self._unusable: dict[str, Exception] = {}
         self.eras: dict[str, str] = {}
-        self.snapshot = Snapshot({name: _unknown(source) for name, source in self._sources.items()})
+        self.on_listed: Callable[[Sequence[Manifest]], None] | None = None
+        """Told what was listed here, when the snapshot shows it."""
+        self.snapshot = Snapshot({name: unknown(source) for name, source in self._sources.items()})
         self._stored = self.snapshot.index
 
     @property
@@ -84,10 +80,15 @@ class Catalog:
         """How many tools cannot be searched by meaning yet."""
         return self._meanings.missing(self.snapshot) if self._meanings else 0
 
+    @property
+    def fingerprints(self) -> Mapping[str, str]:
+        """Every server with the fingerprint of its configuration."""
+        return {name: source.fingerprint for name, source in self._sources.items()}
+
     def load(self) -> None:
         """Take what is on disk; no server is asked."""
-        found = self._manifests.load({name: source.fingerprint for name, source in self._sources.items()})
-        servers = {name: _remembered(source, found.get(name)) for name, source in self._sources.items()}
+        found = self._manifests.load(dict(self.fingerprints))
+        servers = {name: remembered(source, found.get(name)) for name, source in self._sources.items()}
         self.eras = {name: manifest.era for name, manifest in found.items()}
         self._stored = _stored_index(self._index_file, self._meanings)
         self.snapshot = _indexed(servers, self._stored)
@@ -95,9 +96,25 @@ class Catalog:
     async def accept(self, server: str, listing: Listing) -> None:
         """Take a fresh listing; returns when the snapshot shows it."""
         source = self._sources[server]
-        manifest = _manifest(source, listing)
+        manifest = manifest_of(source, listing)
         self.eras[server] = listing.hello.era
-        self._arrived[server] = (_entry(source, listing, manifest), manifest)
+        await self._arrive(_Arrived(listed(source, listing, manifest), manifest))
+
+    async def adopt(self, manifest: Manifest) -> bool:
+        """Take what another gateway listed, if it is news here; returns when the snapshot shows it."""
+        source = self._sources.get(manifest.server)
+        if source is None or source.fingerprint != manifest.fingerprint:
+            return False
+        entry = remembered(source, manifest)
+        if entry.listed_at <= self.snapshot.servers[source.name].listed_at:
+            return False
+        self.eras.setdefault(source.name, manifest.era)
+        await self._arrive(_Arrived(entry, manifest, ours=False))
+        return True
+
+    async def _arrive(self, arrived: _Arrived) -> None:
+        server = arrived.entry.name
+        self._arrived[server] = arrived
         if self._publishing is None or self._publishing.done():
             self._publishing = asyncio.create_task(self._publish(), name="publish the catalog")
         await asyncio.shield(self._publishing)
@@ -157,21 +174,24 @@ class Catalog:
                     except Exception as error:
                         self._unusable[name] = error
 
-    async def _take(self, batch: Mapping[str, tuple[ServerEntry, Manifest]]) -> None:
+    async def _take(self, batch: Mapping[str, _Arrived]) -> None:
         # One change at a time, or one would undo the other.
         async with self._changing:
             before = self.snapshot
-            servers = {**before.servers, **{name: entry for name, (entry, _) in batch.items()}}
+            servers = {**before.servers, **{name: one.entry for name, one in batch.items()}}
             self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
-        changes = [_difference(before.servers[name], entry) for name, (entry, _) in batch.items()]
+        changes = [difference(before.servers[name], one.entry) for name, one in batch.items()]
         self.encode()
         for change in changes:
             if change.tools or change.resources or change.prompts:
                 self._bus.publish(change)
         try:
-            await asyncio.to_thread(self._save, [manifest for _, manifest in batch.values() if manifest.hello])
+            await asyncio.to_thread(self._save, [one.manifest for one in batch.values() if one.manifest.hello])
         except Exception:  # what cannot be kept is still known; only the next start has to ask again
             logger.exception("what was listed cannot be kept")
+        own = [one.manifest for one in batch.values() if one.ours and one.manifest.hello]
+        if own and self.on_listed is not None:
+            self.on_listed(own)
 
     def _save(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
@@ -263,10 +283,6 @@ class Sync:
                 self._bus.publish(ListAnnounced(self._upstream.name, kind))
 
 
-def _unknown(source: Source) -> ServerEntry:
-    return ServerEntry(source.name, source.title, source.description, source.tags)
-
-
 def _indexed(servers: Mapping[str, ServerEntry], index: Index) -> Snapshot:
     """A snapshot whose index is brought up to date: only servers that differ are read again."""
     changed = {
@@ -285,89 +301,3 @@ def _stored_index(file: IndexFile, meanings: Meanings | None) -> Index:
         with contextlib.suppress(ValueError):  # by another version, or damaged
             return Index.load(body, encoder=encoder)
     return Index.build((), encoder=encoder)
-
-
-def _manifest(source: Source, listing: Listing) -> Manifest:
-    rows = tuple(
-        # A copy, because it is kept: the encoder of JSON leaves its buffer four times as large as what it wrote.
-        ToolRow(entry.definition["name"], content_hash(entry.blob), bytes(memoryview(entry.blob)), entry.warnings)
-        for entry in listing.tools
-    )
-    hello = {**vars(listing.hello), "warnings": listing.warnings}
-    try:
-        head, offers = encoded(hello), encoded(vars(listing.offers))
-    except ValueError as error:
-        # Its tools are as good as any; only the next start has to ask for them again.
-        logger.warning("what %s says about itself cannot be kept: %s", source.name, error)
-        head = offers = b""
-    return Manifest(source.name, source.fingerprint, listing.hello.era, head, offers, rows, time.time())
-
-
-def _entry(source: Source, listing: Listing, manifest: Manifest) -> ServerEntry:
-    return replace(
-        _unknown(source),
-        hello=listing.hello,
-        tools=_tools(source, manifest.tools),
-        offers=listing.offers,
-        warnings=listing.warnings,
-        listed_at=manifest.listed_at,
-    )
-
-
-def _remembered(source: Source, manifest: Manifest | None) -> ServerEntry:
-    if manifest is None:
-        return _unknown(source)
-    try:
-        return _entry_from_manifest(source, manifest)
-    except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("what is remembered of %s cannot be read (%s): it will be listed again", source.name, error)
-        return _unknown(source)
-
-
-def _entry_from_manifest(source: Source, manifest: Manifest) -> ServerEntry:
-    hello: dict[str, Any] = jsontext.loads(manifest.hello)
-    warnings = tuple(hello.pop("warnings", ()))
-    offers = jsontext.loads(manifest.offers)
-    return replace(
-        _unknown(source),
-        hello=Hello(**hello),
-        tools=_tools(source, manifest.tools),
-        offers=Offers(**{key: tuple(value) for key, value in offers.items()}),
-        warnings=warnings,
-        listed_at=manifest.listed_at,
-    )
-
-
-def _tools(source: Source, rows: Iterable[ToolRow]) -> dict[str, Tool]:
-    kept = {row.name: row for row in rows if source.rules.permits(row.name)}
-    names = _names({name: source.rules.name_of(name) for name in kept})
-    tools: dict[str, Tool] = {}
-    for upstream_name, name in names.items():
-        row, wanted = kept[upstream_name], source.rules.name_of(upstream_name)
-        refused = () if name == wanted else (f"it cannot be renamed {wanted!r}: another tool has that name",)
-        warnings = (*row.warnings, *refused)
-        tools[name] = Tool(source.name, name, upstream_name, row.definition, row.hash, warnings, source.tags)
-    return tools
-
-
-def _names(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Upstream name → name here. A new name that is somebody's already is not given: no tool may hide another."""
-    names = dict(wanted)
-    while len(set(names.values())) < len(names):
-        taken = Counter(names.values())
-        names = {own: own if taken[name] > 1 else name for own, name in names.items()}
-    return names
-
-
-def _difference(before: ServerEntry, after: ServerEntry) -> CatalogChanged:
-    old, new = before.tools, after.tools
-    address: Callable[[str], str] = lambda name: f"{after.name}.{name}"  # noqa: E731
-    return CatalogChanged(
-        after.name,
-        added=tuple(address(name) for name in new if name not in old),
-        removed=tuple(address(name) for name in old if name not in new),
-        changed=tuple(address(name) for name in new if name in old and new[name].hash != old[name].hash),
-        resources=(before.offers.resources, before.offers.templates)
-        != (after.offers.resources, after.offers.templates),
-        prompts=before.offers.prompts != after.offers.prompts,
-    )

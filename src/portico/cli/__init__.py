@@ -1,14 +1,17 @@
 """Cli: the command `portico`. Each command is a thin hand on the rooms behind it; none of them decides anything.
 
 main       the way in; `stdio` starts from here without what only people need
-commands   every command and option as a person sees them
+commands, figures, options         every command and option as a person sees them
 opening    flags, environment and files → a configuration, and a gateway over it
 running    loops and signals: how long a command lasts
 ending     exit codes, and errors as advice
+columns, wording                   rows of figures
 screen     stdout for answers, stderr for everything else; text, or JSON with --json
 logs       log lines on stderr, nothing secret in them
 stdio, serve                       the two doors
 discover, call, arguments          search, browse, describe, call
 effective, status                  what is configured, what is running
+tokens, tiers_served               what it costs
+usage, tiers                       what was used
 walk       the demo
 """

@@ -1,16 +1,16 @@
 """Every command and option as a person sees them. What they do is imported when it is wanted."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, validators
 
 from portico import __version__
-from portico.cli.ending import DONE, UNUSABLE, complain, ended
+from portico.cli import figures
+from portico.cli.ending import DONE, UNUSABLE, ended
+from portico.cli.options import Files, Given, Json, Offline, Profile, asking, unusable
 from portico.config import Exposure
-from portico.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.cli.opening import Setup
@@ -42,16 +42,6 @@ app.register_install_completion_command(
     group=_SET, help="Install completion for this shell (bash, zsh, fish) and start it with the shell."
 )
 
-Files = Annotated[
-    list[str] | None,
-    Parameter(name=["--config", "-c"], help="Configuration file; repeat it to add files, a later one wins."),
-]
-Profile = Annotated[str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")]
-Json = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_default=False)]
-Offline = Annotated[
-    bool, Parameter(help="Start nothing: answer from what is known from last time.", show_default=False)
-]
-
 
 def run(arguments: Sequence[str]) -> int:
     """Parse a command line and run it."""
@@ -62,34 +52,6 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else DONE
     return code if isinstance(code, int) else DONE
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What nearly every command is given."""
-
-    config: list[str] | None
-    profile: str | None
-    json: bool
-
-
-def _asking(given: _Given, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]") -> int:
-    """Run one question against a gateway that exists for it alone."""
-
-    def answer() -> int:
-        from portico.cli.opening import set_up
-        from portico.cli.screen import Screen
-
-        screen = Screen(as_json=given.json)
-        setup = set_up(given.config or (), profile=given.profile)
-        return asyncio.run(job(setup, screen))
-
-    return ended(answer, as_json=given.json)
-
-
-def _unusable(message: str, advice: str) -> int:
-    complain(PorticoError(message, advice=advice))
-    return UNUSABLE
 
 
 @app.command(group=_RUN, help_epilogue="", sort_key=1)
@@ -154,6 +116,7 @@ def demo(*, json: Json = False) -> int:
 def search(
     *query: Annotated[str, Parameter(help="What you want to do, in your own words, or a tool's name.")],
     server: Annotated[str | None, Parameter(name=["--server", "-s"], help="Only this server.")] = None,
+    category: Annotated[str | None, Parameter(help="Only this category; `portico browse` lists them.")] = None,
     tag: Annotated[
         list[str] | None, Parameter(name=["--tag", "-t"], help="Only servers with this tag; repeat it to allow others.")
     ] = None,
@@ -193,9 +156,9 @@ def search(
     json: Json = False,
 ) -> int:
     """Find tools by what they do."""
-    given, wanted = _Given(config, profile, json), " ".join(query)
+    given, wanted = Given(config, profile, json), " ".join(query)
     if forget == bool(query):
-        return _unusable(
+        return unusable(
             "--forget takes no query" if forget else "search needs a QUERY",
             "Narrow it with --server or --profile."
             if forget
@@ -204,7 +167,7 @@ def search(
     if forget:
         from portico.cli import forgetting
 
-        return _asking(given, lambda setup, screen: forgetting.forget(setup, screen, server))
+        return asking(given, lambda setup, screen: forgetting.forget(setup, screen, server))
 
     def job(setup: "Setup", screen: "Screen") -> Coroutine[Any, Any, int]:
         from portico.cli import search as searching
@@ -212,7 +175,7 @@ def search(
         from portico.disclosure.question import PAGE, Question
 
         narrowed = (server, tuple(tag or ()), max_latency_ms, min_success_rate)
-        question = Question(wanted, *narrowed, limit=limit or PAGE, detail=detail)
+        question = Question(wanted, *narrowed, limit=limit or PAGE, detail=detail, category=category)
         # Whoever says how many gets as many.
         unlikely = UNLIKELY if limit is None else None
         named = tuple(tool or ())
@@ -220,7 +183,7 @@ def search(
             setup, screen, searching.Asked(question, unlikely, explain or bool(named), named, offline)
         )
 
-    return _asking(given, job)
+    return asking(given, job)
 
 
 @app.command(group=_LOOK, help_epilogue="", sort_key=2)
@@ -228,15 +191,19 @@ def browse(
     server: Annotated[str | None, Parameter(help="The server whose tools to list; without it, every server.")] = None,
     /,
     *,
+    category: Annotated[str | None, Parameter(help="List the tools of this category.")] = None,
     offline: Offline = False,
     config: Files = None,
     profile: Profile = None,
     json: Json = False,
 ) -> int:
-    """List the servers, or the tools of one."""
+    """List the servers and categories, or the tools of one."""
     from portico.cli import discover
 
-    return _asking(_Given(config, profile, json), lambda setup, screen: discover.browse(setup, screen, server, offline))
+    return asking(
+        Given(config, profile, json),
+        lambda setup, screen: discover.browse(setup, screen, server, category, offline),
+    )
 
 
 @app.command(group=_LOOK, help_epilogue="", sort_key=3)
@@ -254,8 +221,8 @@ def describe(
     """Show what tools take and do."""
     from portico.cli import discover
 
-    return _asking(
-        _Given(config, profile, json), lambda setup, screen: discover.describe(setup, screen, (name, *names), detail)
+    return asking(
+        Given(config, profile, json), lambda setup, screen: discover.describe(setup, screen, (name, *names), detail)
     )
 
 
@@ -277,20 +244,11 @@ def call(
     """Run a tool and show its result."""
     from portico.cli import call as calling
 
-    return _asking(_Given(config, profile, json), lambda setup, screen: calling.call(setup, screen, name, arguments))
+    return asking(Given(config, profile, json), lambda setup, screen: calling.call(setup, screen, name, arguments))
 
 
-@app.command(group=_LOOK, help_epilogue="", sort_key=5)
-def status(
-    *,
-    offline: Offline = False,
-    config: Files = None,
-    json: Json = False,
-) -> int:
-    """Connect to every server and show how it does."""
-    from portico.cli import status as standing
-
-    return _asking(_Given(config, None, json), lambda setup, screen: standing.status(setup, screen, offline))
+for _place, _command in enumerate((figures.status, figures.tokens, figures.usage, figures.tiers), 5):
+    app.command(_command, group=_LOOK, help_epilogue="", sort_key=_place)
 
 
 @app.command(group=_SET, help_epilogue="", sort_key=1, name="config")

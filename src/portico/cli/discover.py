@@ -1,12 +1,14 @@
 """`portico browse` and `describe`: what an agent gets, laid out for people or as JSON.
 
 Shapes of --json. A tool is `{"name", "server", "brief"}`, with `"schema"` (text) or everything `describe` knows at
-detail full. browse: `{"tools": n, "servers": [server]}`, of one server `{"server": server, "tools": [tool]}`. describe:
-`{"tools": [tool], "unknown": [error]}`. A server is `{"name", "title", "description", "tags", "known", "tools",
-"resources", "prompts", "state", "reason"}`.
+detail full, `"category"` and `"usage"` among it. browse: `{"tools": n, "hot": {"grounds", "tools": [tool]},
+"categories": [category], "servers": [server]}`, of one server `{"server": server, "tools": [tool]}`, of a category
+`{"category": category, "tools": [tool]}`, hottest first. describe: `{"tools": [tool], "unknown": [error]}`. A server is
+`{"name", "title", "description", "tags", "category", "known", "tools", "resources", "prompts", "state", "reason"}`, a
+category and a usage as `disclosure.cards` makes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -23,46 +25,99 @@ from portico.cli.ending import DONE, FAILED, as_data, complain, note, reason
 from portico.cli.opening import PATIENCE_S, Setup, ask, none, opened, still_starting, unlisted
 from portico.cli.screen import Screen
 from portico.disclosure import discovery
+from portico.disclosure.cards import category_card
+from portico.disclosure.extras import extras
 from portico.disclosure.lines import ServerState, counted
 from portico.disclosure.render import brief, full, full_text, schema
+from portico.disclosure.shelves import Shelf, Shelves
 from portico.errors import PorticoError, UnknownName
 
+_NAMED = 5
 _STYLES = {"down": "red", "degraded": "yellow", "disabled": "yellow", "ready": "green"}
 
 
-async def browse(setup: Setup, screen: Screen, server: str | None, offline: bool) -> int:
-    """Every server, or the tools of one."""
+async def browse(setup: Setup, screen: Screen, server: str | None, category: str | None, offline: bool) -> int:
+    """Hot list, categories and servers; or the tools of one server, of one category, or of both."""
     async with opened(setup, screen, none if offline else unlisted, PATIENCE_S) as gateway:
-        snapshot = gateway.view(setup.profile).snapshot
+        await gateway.recall()
+        shelves = gateway.view(setup.profile).shelves
+        snapshot = shelves.snapshot
         name_late(gateway)
         entries = [snapshot.server(server)] if server else [snapshot.servers[name] for name in sorted(snapshot.servers)]
         facts = [server_data(gateway, entry) for entry in entries]
-    if server:
-        _show_server(screen, entries[0], facts[0])
+        shelf = shelves.category(category) if category else None
+    if shelf:
+        _show_category(screen, shelf, entries[0].name if server else None)
+    elif server:
+        _show_server(screen, entries[0], facts[0], shelves.server(entries[0].name))
     elif screen.as_json:
-        screen.data({"tools": len(snapshot.tools), "servers": facts})
+        hot = {"grounds": shelves.hot.grounds, "tools": [tool_data(tool, "brief") for tool in shelves.hot.tools]}
+        cards = [category_card(one) for one in shelves.categories.values()]
+        screen.data({"tools": len(snapshot.tools), "hot": hot, "categories": cards, "servers": facts})
     else:
-        _show_servers(screen, snapshot, facts)
+        _show_overview(screen, shelves, facts)
     return DONE
 
 
-def _show_server(screen: Screen, entry: ServerEntry, facts: dict[str, Any]) -> None:
+def _show_category(screen: Screen, shelf: Shelf, server: str | None) -> None:
+    tools = [tool for tool in shelf.tools if server in (None, tool.server)]
     if screen.as_json:
-        screen.data({"server": facts, "tools": [tool_data(tool, "brief") for tool in entry.tools.values()]})
+        screen.data({"category": category_card(shelf), "tools": [tool_data(tool, "brief") for tool in tools]})
+        return
+    kind = shelf.category
+    on = server or counted(len(shelf.servers), "server")
+    about = f" — {kind.title}. {kind.description}".rstrip()
+    screen.text(Text.assemble((kind.key, "bold"), f": {counted(len(tools), 'tool')} on {on}", about))
+    screen.text(*(tool_lines(screen, tool, "brief") for tool in tools))
+    if not tools:
+        screen.text(f"It has tools of {', '.join(shelf.servers[:_NAMED])}{' …' * (len(shelf.servers) > _NAMED)}.")
+
+
+def _show_server(screen: Screen, entry: ServerEntry, facts: dict[str, Any], tools: Sequence[Tool]) -> None:
+    if screen.as_json:
+        screen.data({"server": facts, "tools": [tool_data(tool, "brief") for tool in tools]})
         return
     about = entry.description or (entry.title if entry.title != entry.name else "")
-    tools = counted(len(entry.tools), "tool") if entry.known else "not listed yet"
-    screen.text(Text.assemble((entry.name, "bold"), f": {tools}", f" — {about}" if about else "", _state(facts)))
+    number = counted(len(entry.tools), "tool") if entry.known else "not listed yet"
+    screen.text(Text.assemble((entry.name, "bold"), f": {number}", f" — {about}" if about else "", _state(facts)))
     if entry.hello and entry.hello.instructions:
         screen.text(Text(f"Its own notes: {' '.join(shown(entry.hello.instructions).split())}", style="dim"))
-    screen.text(*(tool_lines(screen, tool, "brief") for tool in entry.tools.values()))
+    screen.text(*(tool_lines(screen, tool, "brief") for tool in tools))
     for kind in ("resources", "prompts"):
         if facts[kind]:
             screen.text(f"Also offers {counted(facts[kind], kind.removesuffix('s'))}.")
 
 
-def _show_servers(screen: Screen, snapshot: Snapshot, facts: Sequence[dict[str, Any]]) -> None:
-    screen.text(f"{counted(len(snapshot.tools), 'tool')} on {counted(len(facts), 'server')}.")
+def _show_overview(screen: Screen, shelves: Shelves, facts: Sequence[dict[str, Any]]) -> None:
+    kinds, hot = list(shelves.categories.values()), shelves.hot
+    inside = f" in {counted(len(kinds), 'category', 'categories')}" if kinds else ""
+    screen.text(f"{counted(len(shelves.snapshot.tools), 'tool')} on {counted(len(facts), 'server')}{inside}.")
+    if hot.tools:
+        screen.text(Text(discovery.GROUNDS[hot.grounds], style="bold"))
+        screen.text(*(tool_lines(screen, tool, "brief") for tool in hot.tools))
+    if kinds:
+        screen.text(Text("Categories:", style="bold"))
+        _show_categories(screen, kinds)
+    if facts:
+        screen.text(Text("Servers:", style="bold"))
+        _show_servers(screen, facts)
+
+
+def _show_categories(screen: Screen, kinds: Sequence[Shelf]) -> None:
+    if not screen.for_people:
+        screen.text(*(discovery.category_line(shelf) for shelf in kinds))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("category", style="bold", no_wrap=True)
+    table.add_column("tools", justify="right")
+    table.add_column("about", ratio=1)
+    for shelf in kinds:
+        about = shelf.category.description or f"of {', '.join(shelf.servers[:_NAMED])}"
+        table.add_row(shelf.category.key, f"{len(shelf.tools):,}", Text(about))
+    screen.text(table)
+
+
+def _show_servers(screen: Screen, facts: Sequence[dict[str, Any]]) -> None:
     if not screen.for_people:
         for one in facts:
             about = f" — {one['description'] or one['title']}" if one["description"] or one["title"] else ""
@@ -75,7 +130,8 @@ def _show_servers(screen: Screen, snapshot: Snapshot, facts: Sequence[dict[str, 
     for one in facts:
         about = Text(one["description"] or one["title"])
         table.add_row(one["name"], str(one["tools"]) if one["known"] else "?", about + _state(one))
-    screen.text(table, Text("portico browse SERVER lists its tools; portico search finds them by what they do.", "dim"))
+    more = "portico browse SERVER, or --category NAME, lists tools; portico search finds them by what they do."
+    screen.text(table, Text(more, "dim"))
 
 
 def _tool_count(one: dict[str, Any]) -> str:
@@ -99,15 +155,24 @@ async def describe(setup: Setup, screen: Screen, names: Sequence[str], detail: s
                 tools.append(found(gateway, setup, name))
             except PorticoError as error:
                 wrong.append(error)
+        more = await _more(gateway, setup, tools) if detail == "full" else {}
     if screen.as_json:
-        screen.data({"tools": [tool_data(tool, detail) for tool in tools], "unknown": [as_data(one) for one in wrong]})
+        data = [{**tool_data(tool, detail), **more.get(tool.address, {})} for tool in tools]
+        screen.data({"tools": data, "unknown": [as_data(one) for one in wrong]})
     else:
         separator = [""] if detail != "brief" else []
         for place, tool in enumerate(tools):
-            screen.text(*(separator if place else ()), tool_lines(screen, tool, detail))
+            screen.text(*(separator if place else ()), tool_lines(screen, tool, detail, extra=more.get(tool.address)))
     for error in wrong:
         complain(error)
     return FAILED if wrong else DONE
+
+
+async def _more(gateway: Gateway, setup: Setup, tools: Sequence[Tool]) -> Mapping[str, Mapping[str, Any]]:
+    """What is known of tools beside their definitions."""
+    await gateway.recall()
+    sight = gateway.view(setup.profile).sight
+    return {tool.address: extras(sight, tool) for tool in tools}
 
 
 async def known(
@@ -176,6 +241,7 @@ def server_data(gateway: Gateway, entry: ServerEntry) -> dict[str, Any]:
         "title": "" if entry.title == entry.name else entry.title,
         "description": entry.description,
         "tags": list(entry.tags),
+        "category": gateway.catalog.snapshot.main_categories[entry.name],
         "known": entry.known,
         "tools": len(entry.tools),
         "resources": len(entry.offers.resources),
@@ -185,11 +251,13 @@ def server_data(gateway: Gateway, entry: ServerEntry) -> dict[str, Any]:
     }
 
 
-def tool_lines(screen: Screen, tool: Tool, detail: str, also: Sequence[str] = ()) -> Text | Group:
-    """A tool at a level of detail; for programs exactly as agents see it."""
+def tool_lines(
+    screen: Screen, tool: Tool, detail: str, also: Sequence[str] = (), extra: Mapping[str, Any] | None = None
+) -> Text | Group:
+    """A tool at a level of detail, in full with what else is known; for programs exactly as agents see it."""
     if detail == "brief":
         return _brief_lines(tool, also) if screen.for_people else Text(brief(tool, also))
-    body = schema(tool, also) if detail == "schema" else full_text(tool)
+    body = schema(tool, also) if detail == "schema" else full_text(tool, extra=extra)
     head, newline, rest = body.partition("\n")
     return Text.assemble(_headed(head), newline, rest)
 

@@ -1,4 +1,4 @@
-"""`portico search --forget`: what searches and calls have taught is dropped, and how much that was is said."""
+"""`portico search --forget`: what search has learnt from use is dropped, and how much that was is said."""
 
 import asyncio
 from dataclasses import asdict
@@ -49,6 +49,5 @@ def _told(forgotten: Forgotten) -> str:
     aside = f" Deleted {counted(forgotten.unreadable, 'file')} that could not be read." if forgotten.unreadable else ""
     return (
         f"Forgot {counted(forgotten.followed, 'call')} after a search, {counted(forgotten.together, 'pair')} of "
-        f"tools used together, the use of {counted(forgotten.used, 'tool')} and how the calls of "
-        f"{counted(forgotten.outcomes, 'tool')} went.{aside}"
+        f"tools used together and the use of {counted(forgotten.used, 'tool')}.{aside}"
     )

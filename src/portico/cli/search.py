@@ -1,9 +1,10 @@
 """`portico search`: what an agent would find, why it ranks so, and where a tool stood that was missed.
 
---json: `{"query", "server", "filters": {"servers", "tags", "max_latency_ms", "min_success_rate"}, "total", "weak",
-"meaning": {"searched", "problem", "unencoded"}, "near": [{"name", "description", "tags"}], "tools": [tool + "score",
-"twins"], "nearest": [tool], "unlisted": [server]}`. With --explain each tool also has `"why"`, and there is `"explain":
-{"confidence", "weak_below", "meaning", "named": [standing], "unknown": [error]}`; `disclosure.explain` makes these.
+--json: `{"query", "server", "category", "filters": {"servers", "tags", "max_latency_ms", "min_success_rate"}, "total",
+"weak", "meaning": {"searched", "problem", "unencoded"}, "near": [{"name", "description", "tags"}], "tools": [tool +
+"score", "twins"], "nearest": [tool], "unlisted": [server]}`. With --explain each tool also has `"why"`, and there is
+`"explain": {"confidence", "weak_below", "meaning", "named": [standing], "unknown": [error]}`; `disclosure.explain`
+makes these.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from rich.text import Text
 
 from portico.access import Caller
 from portico.app import Gateway
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.visible import shown
 from portico.cli.discover import name_late, server_data, tool_data, tool_lines
 from portico.cli.ending import DONE, FAILED, as_data, complain, reason
 from portico.cli.opening import PATIENCE_S, Setup, opened, unlisted
@@ -31,6 +34,7 @@ ENCODING_S = 15.0
 _SILENT_S = 1.0
 _SMALL = 2_000
 """Tools that can be encoded in that time: for more, an answer by words at once is better than one by words too late."""
+_GUESSES = 3
 _FOR_SERVERS = 2_000
 """Tokens for the nearest servers: people get all of them."""
 
@@ -71,6 +75,7 @@ async def search(setup: Setup, screen: Screen, asked: Asked) -> int:
 
     async with opened(setup, screen, wanted, PATIENCE_S) as gateway:
         await encoded(gateway, screen)
+        await gateway.recall()
         answer = await _answer(gateway, setup, asked)
         name_late(gateway)
     if screen.as_json:
@@ -104,7 +109,7 @@ async def _answer(gateway: Gateway, setup: Setup, asked: Asked) -> _Answer:
         try:
             address = _address(gateway, setup, name)
         except UnknownName as error:
-            unknown.append(error)
+            unknown.append(_with_nearest(error, gateway.catalog.snapshot, name))
             continue
         found = explain.standing(search, page.hits, address, compared=page.ranking.dense)
         if found is not None:
@@ -128,6 +133,16 @@ def _address(gateway: Gateway, setup: Setup, name: str) -> str:
         return gateway.catalog.snapshot.tool(name).address
 
 
+def _with_nearest(error: UnknownName, snapshot: Snapshot, name: str) -> UnknownName:
+    """The error with tools that have words of the wrong name, where none is spelt like it."""
+    if error.nearest:
+        return error
+    found = Search(snapshot, Question(name)).ranking(_GUESSES).hits
+    near = tuple(hit.id for hit in found if hit.reasons)
+    advice = f"Did you mean {', '.join(map(shown, near))}?" if near else error.advice
+    return UnknownName(error.message, nearest=near, advice=advice)
+
+
 def _data(answer: _Answer, asked: Asked) -> dict[str, Any]:
     search, page, ranking = answer.search, answer.page, answer.page.ranking
     tools, encoder = search.snapshot.tools, search.snapshot.index.encoder
@@ -145,6 +160,7 @@ def _data(answer: _Answer, asked: Asked) -> dict[str, Any]:
     data: dict[str, Any] = {
         "query": query,
         "server": next(iter(groups)) if groups else None,
+        "category": next(iter(search.filters.categories), None),
         "filters": explain.filters_data(search.filters),
         "total": ranking.total,
         "weak": ranking.weak,
@@ -173,11 +189,12 @@ def _show(screen: Screen, answer: _Answer, asked: Asked) -> None:
     else:
         screen.text(misfit.unmatched(search), *(["Nearest names:"] if answer.near else []))
     if asked.explained:
-        screen.text(*_explained(page))
+        screen.text(*_explained(answer))
     else:
         screen.text(*(tool_lines(screen, tools[hit.id], detail, hit.twins) for hit in page.hits))
     screen.text(*(tool_lines(screen, tools[name], detail) for name in answer.near))
-    screen.text(*(line for one in answer.standings for line in explain.standing_lines(search, one)))
+    beside = (one for one in answer.standings if not _is_entry(one))
+    screen.text(*(line for one in beside for line in explain.standing_lines(search, one)))
     screen.text(*(Text(line, style="dim") for line in _next(search, page)))
     if answer.waiting:
         states = ", ".join(f"{one['name']} ({one['reason'] or one['state']})" for one in answer.waiting)
@@ -187,8 +204,18 @@ def _show(screen: Screen, answer: _Answer, asked: Asked) -> None:
         screen.text(Text(only + later, style="yellow"))
 
 
-def _explained(page: Page) -> list[str]:
-    return [line for place, hit in enumerate(page.hits, 1) for line in explain.hit_lines(place, hit)]
+def _is_entry(one: Standing) -> bool:
+    """Whether the page has all there is to say of a named tool."""
+    return one.place is not None and one.with_ is None
+
+
+def _explained(answer: _Answer) -> list[str]:
+    named = {one.address for one in answer.standings if _is_entry(one)}
+    lines = list[str]()
+    for place, hit in enumerate(answer.page.hits, 1):
+        first, *rest = explain.hit_lines(place, hit)
+        lines += [f"{first} ← the tool you asked about" if hit.id in named else first, *rest]
+    return lines
 
 
 def _next(search: Search, page: Page) -> Sequence[str]:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from portico.app import Gateway
 from portico.cli.ending import DONE, note
@@ -67,6 +68,7 @@ async def _serve(config: Config, screen: Screen, profiles: Sequence[str], listen
             allowed_hosts=(*settings.allowed_hosts, *here),
             allowed_origins=settings.allowed_origins,
             max_request_bytes=int(config.limits.max_request_bytes),
+            api=_api(gateway) if "" in doors and settings.api else None,
         )
         server = make_server(app, settings.host, settings.port)
         # uvicorn raises the signal that stopped it once more when it is done; this takes that one too.
@@ -77,6 +79,14 @@ async def _serve(config: Config, screen: Screen, profiles: Sequence[str], listen
             await _show_progress(gateway, screen, serving)
             await serving
     return DONE
+
+
+def _api(gateway: Gateway) -> ASGIApp:
+    """The REST API; it shows what the front door shows, so it is not there without that."""
+    from portico.api.app import make_api  # FastAPI takes a while to load
+
+    view = gateway.view()
+    return make_api(view.sight, view.searching, gateway.record)
 
 
 async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
@@ -92,6 +102,8 @@ def _announce(config: Config, screen: Screen, doors: Mapping[str, Door], port: i
     for name, url in urls.items():
         what = f"profile {name}" if name else "every server"
         screen.text(f"{url}  {what}, exposure {doors[name].view.face.exposure}")
+    if "" in doors and settings.api:
+        screen.text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON (REST)")
     first_name, first = next(iter(urls.items()))
     header = ' --header "Authorization: Bearer $PORTICO_TOKEN"' if settings.token else ""
     screen.text("", "Add it to a client:")

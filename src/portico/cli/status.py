@@ -2,9 +2,10 @@
 
 --json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools", "listed_at" (ISO time
 or null), "era", "protocol_version", "server_version", "noise" (lines on stdout that were no protocol), "stderr" (its
-last line), "pid", "calls", "warnings"}], "search": {"meaning": bool, "problem", "unencoded"}}`. `ok` is whether every
-server that is not switched off can be used; `search` whether tools are found by meaning or by words only, and how many
-cannot be found by meaning yet.
+last line), "pid", "calls", "warnings"}], "categories": n, "database": {"kind", "place", "problem"}, "tokens":
+{"sessions", "listing", "shown", "saved", "answers"}, "search": {"meaning": bool, "problem", "unencoded"}}`. `ok` is
+whether every server that is not switched off can be used; `tokens` what clients were shown instead of a listing of
+every tool; `search` whether tools are found by meaning or by words only, and how many cannot be found by meaning yet.
 """
 
 import asyncio
@@ -20,8 +21,12 @@ from portico.app import Gateway
 from portico.cli.ending import DONE, FAILED, overheard, reason
 from portico.cli.opening import Setup, every, none, opened
 from portico.cli.screen import Screen
+from portico.disclosure.cost import saved_share
 from portico.disclosure.lines import counted
+from portico.errors import PorticoError
 from portico.search import EncoderUnavailable
+from portico.storage.rows import LedgerTotal
+from portico.storage.sql.address import read_address
 from portico.upstream.supervisor import Status
 
 BROKEN = ("down", "degraded", "disabled")
@@ -33,10 +38,14 @@ async def status(setup: Setup, screen: Screen, offline: bool) -> int:
     async with opened(setup, screen, none if offline else every) as gateway:
         facts = [_facts(gateway, one) for one in gateway.statuses()]
         finding = await _search_facts(gateway)
+        await gateway.recall()
+        database, ledger = _database_facts(gateway), _ledger_facts(gateway.insight.ledger.total)
+        categories = len(gateway.view().shelves.categories)
     ok = not any(one["state"] in BROKEN for one in facts)
     facts += [_off(name, server.kind) for name, server in setup.config.servers.items() if server.disabled]
     if screen.as_json:
-        screen.data({"ok": ok, "servers": facts, "search": finding})
+        kept = {"categories": categories, "database": database, "tokens": ledger, "search": finding}
+        screen.data({"ok": ok, "servers": facts, **kept})
     elif screen.for_people:
         screen.text(_table(facts))
     else:
@@ -44,8 +53,46 @@ async def status(setup: Setup, screen: Screen, offline: bool) -> int:
     if not facts:
         screen.text("No servers are configured.")
     if not screen.as_json:
+        screen.text(Text(f"categories: {categories:,}", style="dim"), _database_line(database), _ledger_line(ledger))
         screen.text(_search_line(finding))
     return DONE if ok or offline else FAILED
+
+
+def _database_facts(gateway: Gateway) -> dict[str, Any]:
+    """Where the record is kept, without the password that leads there."""
+    url = gateway.config.database_url
+    problem = gateway.record.problem
+    try:
+        place = read_address(url.get_secret_value(), None).shown if url else str(gateway.config.data_dir)
+    except PorticoError as error:
+        place, problem = "", problem or error.message
+    return {"kind": "PostgreSQL" if gateway.record.shared else "SQLite", "place": place, "problem": problem}
+
+
+def _database_line(database: Mapping[str, Any]) -> Text:
+    where = f"database: {database['kind']}" + (f", {database['place']}" if database["place"] else "")
+    if database["problem"]:
+        return Text(f"{where} — {' '.join(database['problem'].split())}", style="yellow")
+    return Text(where, style="dim")
+
+
+def _ledger_facts(total: LedgerTotal) -> dict[str, int]:
+    return {
+        "sessions": total.sessions,
+        "listing": total.listing,
+        "shown": total.shown,
+        "saved": total.saved,
+        "answers": total.answers,
+    }
+
+
+def _ledger_line(tokens: Mapping[str, int]) -> Text:
+    if not tokens["sessions"]:
+        return Text("tokens: no client was shown anything yet", style="dim")
+    over = counted(tokens["sessions"], "session")
+    said = f"tokens: {tokens['shown']:,} shown in {over}; listing every tool would have cost {tokens['listing']:,}"
+    share = f" ({saved_share(tokens['listing'], tokens['shown']):.0%})" if tokens["listing"] else ""
+    return Text(f"{said}: {tokens['saved']:,} saved{share}" if tokens["saved"] > 0 else said, style="dim")
 
 
 def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:

@@ -7,13 +7,21 @@ from portico.upstream.backend import Raw
 LONG_ANSWER_CHARS = 2_000
 
 
-def text(body: str) -> Raw:
-    """A text result; long ones are marked as material for the assistant."""
+def annotations(body: str) -> Raw:
+    """Whom a text is for; long ones are material for the assistant."""
     if len(body) > LONG_ANSWER_CHARS:
-        annotations: Raw = {"audience": ["assistant"], "priority": 0.3}
-    else:
-        annotations = {"priority": 0.7}
-    return {"content": [{"type": "text", "text": body, "annotations": annotations}]}
+        return {"audience": ["assistant"], "priority": 0.3}
+    return {"priority": 0.7}
+
+
+def text(body: str) -> Raw:
+    """A text result."""
+    return {"content": [block(body)]}
+
+
+def block(body: str) -> Raw:
+    """A text as a block of content."""
+    return {"type": "text", "text": body, "annotations": annotations(body)}
 
 
 def refusal(error: PorticoError, *, more: str = "") -> Raw:

@@ -36,7 +36,7 @@ def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
 
 def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
     kind: str = shape["type"]
-    if isinstance(value, str) and kind in ("object", "array", "integer", "number"):
+    if isinstance(value, str) and kind in ("object", "array", "integer", "number", "boolean"):
         with contextlib.suppress(orjson.JSONDecodeError):
             read = orjson.loads(value)
             # One name is a name, whatever it looks like: there are tools called `123` and `true`.
@@ -73,6 +73,7 @@ _PYTHON: dict[str, type | tuple[type, ...]] = {
     "integer": int,
     "number": (int, float),
     "string": str,
+    "boolean": bool,
 }
 _ARTICLE = {
     "object": "an object",
@@ -80,4 +81,5 @@ _ARTICLE = {
     "integer": "a whole number",
     "number": "a number",
     "string": "text",
+    "boolean": "true or false",
 }

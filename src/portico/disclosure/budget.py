@@ -1,4 +1,4 @@
-"""Packs and cuts what does not fit. Pure."""
+"""Packs, parts and cuts what does not fit. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -38,3 +38,28 @@ def cut(text: str, tokens: int) -> str:
         space = shorter.rfind(" ")
         text = shorter[:space] if space > len(shorter) // 2 else shorter
     return text.rstrip(" ,;:(-–—") + " …"
+
+
+def part(text: str, start: int, tokens: int) -> int:
+    """Where a part of `text` that begins at `start` and has about `tokens` ends: after a line, or inside one too long.
+
+    Parts joined give the text back: each takes at least one character, and none is left between two.
+    """
+    end, spent = start, 0
+    while end < len(text):
+        line_end = text.find("\n", end) + 1 or len(text)
+        # A token has seldom more than 8 characters, so that a line of megabytes need not be counted to its end.
+        cost = count(text[end:line_end]) if line_end - end <= tokens * 8 else tokens + 1
+        if spent + cost > tokens:
+            if end > start and (cost <= tokens or spent >= tokens):
+                return end
+            return end + _fitting(text[end : min(line_end, end + tokens * 8)], tokens - spent)
+        end, spent = line_end, spent + cost
+    return end
+
+
+def _fitting(text: str, tokens: int) -> int:
+    """How many characters of one line fit."""
+    while len(text) > 1 and (cost := count(text)) > tokens:
+        text = text[: max(1, min(len(text) - 1, int(len(text) * tokens / cost)))]
+    return len(text)

@@ -1,9 +1,9 @@
-"""A plausible minimal call of a tool, made from its schema alone. Pure."""
+"""Plausible calls of a tool, made from its schema alone. Pure."""
 
 import math
 from typing import Any
 
-from portico.catalog.schema import Outline, Param, json_type, outline
+from portico.catalog.schema import ABSENT, Outline, Param, json_type, outline
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
 
@@ -13,6 +13,8 @@ _SAMPLES = {
     "hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
 }  # fmt: skip
 _MORE_SAMPLES = ("example", "Example", "EXAMPLE", "ABC-123", "1", "12", "123", "12345", "a1b2c3", "us-east-1", "a/b")
+_WRITTEN, _OPTIONS = 2, 3
+"""How many of an author's own examples are shown, and with how many options ours."""
 
 
 def example(tool: Tool) -> dict[str, Any]:
@@ -20,6 +22,35 @@ def example(tool: Tool) -> dict[str, Any]:
     tree = outline(tool.definition.get("inputSchema"))
     value = _Sampler(tree).value(tree.root)
     return value if isinstance(value, dict) else {}
+
+
+def examples(tool: Tool) -> list[dict[str, Any]]:
+    """One to three calls: what the schema's author wrote, the least that is taken, and one with some options."""
+    tree = outline(tool.definition.get("inputSchema"))
+    least = example(tool)
+    written = [value for value in tree.root.examples if isinstance(value, dict)][:_WRITTEN]
+    found = [*written, least, {**least, **_options(tree)}]
+    return [value for place, value in enumerate(found) if value not in found[:place]][:3]
+
+
+def _options(tree: Outline) -> dict[str, Any]:
+    """Some optional parameters that the schema knows good values for; those that are no default tell most."""
+    options = [param for param in tree.params if not (param.required or param.pattern)]
+    known = {param.name: _known_value(param) for param in options}
+    told = sorted((param for param in options if known[param.name] is not ABSENT), key=lambda param: not _tells(param))
+    return {param.name: known[param.name] for param in told[:_OPTIONS]}
+
+
+def _tells(param: Param) -> bool:
+    return bool(param.examples or param.enum)
+
+
+def _known_value(param: Param) -> Any:
+    """A value that its schema gives: an example, another of the values than the default, or the default."""
+    for value in (*param.examples, *(one for one in param.enum if one != param.default), param.default):
+        if value is not ABSENT and value is not None and _is_usable(value, param):
+            return value
+    return ABSENT
 
 
 class _Sampler:

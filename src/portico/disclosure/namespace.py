@@ -1,15 +1,58 @@
-"""Resources of many servers under one roof. Pure.
+"""URIs under one roof: our own, and those of many servers. Pure.
 
-An upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
+Ours are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` where a long one goes on. An
+upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
 """
 
-from typing import Any, cast
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+from urllib.parse import quote, unquote
 
 from portico.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from portico.upstream.backend import Era, Raw
 
-_ROOT = "portico://backend/"
+SCHEME = "portico://"
+_ROOT = f"{SCHEME}backend/"
 _RESOURCE = "/resource/"
+_TOOLS = "/tools"
+_CURSOR = re.compile(r"\?cursor=([^?#&/]*)$")
+
+Fixed = Literal["overview", "backends", "tools", "hot", "categories", "stats"]
+Named = Literal["tool", "backend", "backend tools", "category", "result"]
+FIXED: tuple[Fixed, ...] = get_args(Fixed)
+
+
+@dataclass(frozen=True)
+class Own:
+    """One of our URIs, taken apart."""
+
+    kind: Fixed | Named
+    name: str = ""
+    cursor: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """The URI in its plain form, without a cursor."""
+        if not self.name:
+            return f"{SCHEME}{self.kind}"
+        name = quote(self.name, safe="")
+        return f"{_ROOT}{name}{_TOOLS}" if self.kind == "backend tools" else f"{SCHEME}{self.kind}/{name}"
+
+
+def own_uri(uri: str) -> Own | None:
+    """What one of our URIs asks for; None for any other. Names may be percent-encoded."""
+    if not uri.startswith(SCHEME) or inner_uri(uri):
+        return None
+    given = _CURSOR.search(uri)
+    path = uri[len(SCHEME) : given.start() if given else None].rstrip("/")
+    cursor = unquote(given[1]) if given else None
+    if path in FIXED:
+        return Own(path, cursor=cursor)
+    head, _, name = path.partition("/")
+    if head == "backend" and name.endswith(_TOOLS):
+        head, name = "backend tools", name.removesuffix(_TOOLS)
+    return Own(cast(Named, head), unquote(name), cursor) if head in get_args(Named) and name else None
 
 
 def outer_uri(server: str, uri: str) -> str:

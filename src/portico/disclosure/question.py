@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from portico.catalog.address import fold, nearest
+from portico.catalog.categories import resolve
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
@@ -27,6 +28,7 @@ class Question:
     limit: int = PAGE
     detail: str = "brief"
     cursor: str | None = None
+    category: str | None = None
 
     def __post_init__(self) -> None:
         # Here, where every query enters: whatever remembers it remembers no more than is read.
@@ -40,9 +42,10 @@ class Question:
         return cls(**given)
 
     def filters(self, snapshot: Snapshot) -> Filters:
-        """Who may be found; raises UnknownName for a server or a tag that is not there."""
+        """Who may be found; raises UnknownName for a server, a category or a tag that is not there."""
         return Filters(
             groups={snapshot.server(self.server).name} if self.server else None,
+            categories={resolve(self.category, known_categories(snapshot))} if self.category else (),
             tags=tuple(_tag(tag, snapshot) for tag in self.tags),
             max_latency_ms=self.max_latency_ms,
             min_success_rate=self.min_success_rate,
@@ -94,12 +97,19 @@ class Search:
 def _limits(filters: Filters) -> Iterator[str]:
     if filters.groups:
         yield f"on {', '.join(filters.groups)}"
+    if filters.categories:
+        yield f"in {', '.join(filters.categories)}"
     if filters.tags:
         yield f"tagged {' or '.join(map(shown, filters.tags))}"
     if filters.max_latency_ms is not None:
         yield f"within {filters.max_latency_ms:g} ms"
     if filters.min_success_rate is not None:
         yield f"succeeding {filters.min_success_rate:.0%} of the time or more"
+
+
+def known_categories(snapshot: Snapshot) -> list[str]:
+    """Every category of the tools that are seen."""
+    return sorted({snapshot.category(address) for address in snapshot.tools} - {""})
 
 
 def known_tags(snapshot: Snapshot) -> list[str]:

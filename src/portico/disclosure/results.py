@@ -12,10 +12,11 @@ from portico.disclosure import explain, metatools
 from portico.disclosure.budget import pack
 from portico.disclosure.lines import States, room, server_line, unlisted
 from portico.disclosure.misfit import UNLIKELY, misfit, spelt_alike, tagged, unmatched, words_only
-from portico.disclosure.question import Search
+from portico.disclosure.question import Search, known_categories
 from portico.disclosure.render import addresses, brief, schema
 from portico.search import Hit, Ranking
 
+_CATEGORIES = 40
 UNMEASURED = "No calls are known yet, so no tool was left out for its latency or success."
 
 
@@ -26,6 +27,8 @@ class Answer:
     text: str
     shown: tuple[str, ...] = ()
     """The addresses on it, best first."""
+    weak: bool = False
+    """Nothing fits: these are only the nearest."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def answer(search: Search, states: States, budget: int, there: Collection[str] =
     packed = pack(_entries(search, found), room(budget, *above, *more(0), *foot))
     places = len(packed.texts)
     shown = tuple(id_ for hit in found.hits[:places] for id_ in (hit.id, *hit.twins))
-    return Answer("\n".join([*above, *packed.texts, *more(places), *foot]), shown)
+    return Answer("\n".join([*above, *packed.texts, *more(places), *foot]), shown, found.ranking.weak)
 
 
 def _entries(search: Search, found: Page) -> Iterator[str]:
@@ -108,7 +111,9 @@ def _next(search: Search, found: Page, there: Collection[str]) -> list[str]:
         return [*([f"Next: {steps}."] if steps else []), *foot]
     ways = ["search without the filters"] if search.where else ["try other words for the same thing"]
     if metatools.BROWSE in there:
-        ways += [f'browse_tools(server="{server}")' for server in found.ranking.near[:1]]
+        server, kind = next(iter(found.ranking.near), ""), search.snapshot.category(found.hits[0].id)
+        near = [f'(server="{server}")' if server else "", f'(category="{kind}")' if kind else ""]
+        ways += [f"browse_tools{' or '.join(filter(None, near))}"] if any(near) else []
     only = words_only(search)
     return [f"Next: {', or '.join(ways)}, or go on without a tool.", *([only] if only else []), *foot]
 
@@ -119,10 +124,13 @@ def _nothing(search: Search, states: States, budget: int, there: Collection[str]
         step = "Try other words for the same thing"
     else:
         step = "Search all servers" if search.where == f"on {server}" else "Search without the filters"
+    kinds = list[str]()
     if metatools.BROWSE in there:
         step += f', or browse_tools(server="{server}")' if server else ", or browse_tools() to see every server"
+        if not search.filters.groups and (known := known_categories(search.snapshot)):
+            kinds = [f"Categories, for browse_tools(category=…): {', '.join(known[:_CATEGORIES])}."]
     only = words_only(search)
-    foot = [f"{step}.", *([only] if only else []), *unlisted(search.snapshot, states)]
+    foot = [f"{step}.", *kinds, *([only] if only else []), *unlisted(search.snapshot, states)]
     head = [unmatched(search)]
     if near := spelt_alike(search):
         head.append("Nearest names:")

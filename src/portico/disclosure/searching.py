@@ -1,25 +1,30 @@
 """Searches on somebody's behalf: what the query means, what use has taught, and who hears of it. All that awaits."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from portico.access import Caller
 from portico.catalog.snapshot import Snapshot
 from portico.disclosure import results
 from portico.disclosure.lines import States
+from portico.disclosure.popular import with_popular
 from portico.disclosure.question import Question, Search
 from portico.events import Bus, Searched
 from portico.learning import Learner
-from portico.search import Vector
+from portico.search import Facts, Lift, Vector
 
 
 @dataclass(frozen=True)
 class Searching:
-    """Searches with what callers have taught, and tells what they were shown."""
+    """Searches with what use has taught, and tells what callers were shown."""
 
     learner: Learner | None = None
     bus: Bus | None = None
+    facts: Callable[[], Mapping[str, Facts]] = dict
+    """How the calls of each tool went."""
+    popular: Callable[[], Mapping[str, Lift]] = dict
+    """What everybody's use adds to the tools' scores."""
 
     async def answer(
         self,
@@ -42,9 +47,7 @@ class Searching:
         filters = question.filters(snapshot)
         vector = await _meaning(snapshot, question.query)
         lifts = await self.learner.lifts(caller, question.query, vector) if self.learner is not None else {}
-        # Read after the lifts: both come from one file, at the first search.
-        facts = self.learner.facts if self.learner is not None else {}
-        return vector, Search(snapshot, question, filters, lifts, facts)
+        return vector, Search(snapshot, question, filters, with_popular(lifts, self.popular()), self.facts())
 
 
 async def _meaning(snapshot: Snapshot, query: str) -> Vector | None:

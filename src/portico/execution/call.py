@@ -1,6 +1,6 @@
-"""The one pipeline: every call of a tool, whoever makes it, goes validate → backend → record.
+"""The one pipeline: every call of a tool, whoever makes it, goes validate → cache → backend → learn → record.
 
-The answer is the upstream's result object, untouched.
+The answer is the upstream's result object, untouched; one that was kept says so in its `_meta`.
 """
 
 import asyncio
@@ -13,7 +13,9 @@ from portico.access import Caller
 from portico.catalog.tool import Tool
 from portico.errors import BackendUnavailable, InvalidArguments
 from portico.events import Bus, ToolCalled
+from portico.execution.cache import Cache, age_of
 from portico.execution.headers import param_headers
+from portico.execution.learned import Shapes
 from portico.execution.validation import check
 from portico.upstream.backend import Ask, Raw, Relay
 from portico.upstream.supervisor import Upstream
@@ -42,12 +44,19 @@ class Calls:
         bus: Bus,
         *,
         longest: float | None = None,
+        cache: Cache | None = None,
+        shapes: Shapes | None = None,
     ) -> None:
-        """`timeouts` are how long each server may be silent, `longest` how long any call may take in all."""
+        """`timeouts` are how long each server may be silent, `longest` how long any call may take in all.
+
+        `cache` keeps answers, `shapes` learns what they look like; both are optional.
+        """
         self._upstreams = upstreams
         self._timeouts = timeouts
         self._bus = bus
         self._longest = longest
+        self._cache = cache
+        self._shapes = shapes
 
     async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
         """Run a tool and return its raw result.
@@ -60,11 +69,17 @@ class Calls:
                 advice="Pass the parameters as one JSON object.",
             )
         check(tool, arguments)
-        params = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
         started = time.perf_counter()
-        ok = cancelled = False
+        ok = cancelled = cached = False
         try:
-            result = await self._ask(tool.server, "tools/call", params, origin, param_headers(tool, arguments))
+            # What continues an earlier round, or answers a question, is no question that anybody could have asked.
+            if self._cache is None or origin.extra.keys() - {"_meta"}:
+                result = await self._run(tool, arguments, origin)
+            else:
+                result = await self._cache.answer(
+                    tool, arguments, origin.caller, lambda: self._run(tool, arguments, origin)
+                )
+                cached = age_of(result) is not None
             ok = not result.get("isError")
             return result
         except asyncio.CancelledError:
@@ -72,7 +87,14 @@ class Calls:
             raise
         finally:
             seconds = time.perf_counter() - started
-            self._bus.publish(ToolCalled(tool.address, tool.hash, seconds, ok, origin.caller, cancelled))
+            self._bus.publish(ToolCalled(tool.address, tool.hash, seconds, ok, origin.caller, cancelled, cached))
+
+    async def _run(self, tool: Tool, arguments: Raw, origin: Origin) -> Raw:
+        params = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
+        result = await self._ask(tool.server, "tools/call", params, origin, param_headers(tool, arguments))
+        if self._shapes is not None:
+            self._shapes.learn(tool, result)
+        return result
 
     async def ask(self, server: str, method: str, params: Raw | None, origin: Origin = NOBODY) -> Raw:
         """Any other request to one server: resources, prompts, completion."""

@@ -16,8 +16,8 @@ from portico.access import Caller
 from portico.config import Learning
 from portico.events import Bus, Event, Searched, ToolCalled
 from portico.learning.conversation import Conversation, Search
-from portico.learning.lesson import Lesson, Outcomes, facts, kept
-from portico.search import Facts, Lift, Vector
+from portico.learning.lesson import Lesson, kept
+from portico.search import Lift, Vector
 from portico.search.habits import Habits, hashed, query_terms
 from portico.storage.habits import HabitStore
 
@@ -55,7 +55,6 @@ class _Read:
     epoch: int | None
     key: bytes
     habits: Mapping[str, Habits]
-    facts: Mapping[str, Facts]
 
 
 @dataclass(frozen=True)
@@ -80,15 +79,12 @@ class Learner:
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self._outcomes = Outcomes()
         self._version: int | None = None
         """Of the file, when every scope in memory was last as it is there."""
         self._epoch: int | None = None
         """Of the file, when what is in memory was heard: in another, it is to be forgotten."""
         self._key = b""
         self._flushing = asyncio.Lock()
-        self.facts: Mapping[str, Facts] = {}
-        """How the calls of each tool went, as far as it was written or read."""
         self._end = bus.subscribe(self._heard, Searched, ToolCalled) if self.listening else None
 
     @property
@@ -132,11 +128,8 @@ class Learner:
             for scope in self._scopes.values():
                 scope.writing, scope.lesson = scope.lesson, Lesson()
             lessons = {key: scope.writing for key, scope in self._scopes.items() if not scope.writing.empty}
-            outcomes, self._outcomes = self._outcomes, Outcomes()
             searched = [key for key, scope in self._scopes.items() if scope.known is not None]
-            settled = await asyncio.to_thread(self._settle, lessons, outcomes, searched)
-            if not settled.kept:
-                self._outcomes.put_back(outcomes)
+            settled = await asyncio.to_thread(self._settle, lessons, searched)
             self._put_back(settled.turned_away if settled.kept else lessons.keys())
             if settled.read is not None:
                 self._take(settled.read)
@@ -160,11 +153,8 @@ class Learner:
             if event.shown and (terms := query_terms(event.query)):
                 search = Search(terms, frozenset(event.shown), self._clock(), event.vector)
                 self._conversation(event.caller).searched(search)
-        elif isinstance(event, ToolCalled) and not event.cancelled:
-            now = self._clock()
-            self._outcomes.add(event.tool, event.ok, event.seconds, now)
-            if event.ok:
-                self._learn(event.tool, event.caller, now)
+        elif isinstance(event, ToolCalled) and event.ok:
+            self._learn(event.tool, event.caller, self._clock())
             if self._epoch is None and not self._loading:
                 self._start_loading(self.scope(event.caller))
 
@@ -213,25 +203,24 @@ class Learner:
             # Other scopes may have been read before another gateway wrote: the next flush has to look.
             self._take(read if self._version is None else replace(read, version=self._version))
 
-    def _settle(self, lessons: Mapping[str, Lesson], outcomes: Outcomes, keys: Sequence[str]) -> _Settled:
-        nothing = not lessons and outcomes.empty
-        if nothing and self._version is None:
+    def _settle(self, lessons: Mapping[str, Lesson], keys: Sequence[str]) -> _Settled:
+        if not lessons and self._version is None:
             return _Settled()
         version = self._store.version()
         as_we_left_it = version == self._version
-        if nothing:
+        if not lessons:
             return _Settled() if as_we_left_it else _Settled(read=self._read(keys, version))
-        turned_away = self._record(lessons, outcomes)
+        turned_away = self._record(lessons)
         # The version from before: what others wrote meanwhile is read next time, not missed.
         read = self._read([key for key in keys if key in lessons] if as_we_left_it else keys, version)
         return _Settled(turned_away is not None, turned_away or frozenset(), read)
 
-    def _record(self, lessons: Mapping[str, Lesson], outcomes: Outcomes) -> Set[str] | None:
+    def _record(self, lessons: Mapping[str, Lesson]) -> Set[str] | None:
         epoch = self._store.epoch() if self._epoch is None else self._epoch
         key = self._store.key()
         learnt = {scope: lesson.rows(key) for scope, lesson in lessons.items()}
         try:
-            return self._store.record(learnt, outcomes.rows(), now=self._clock(), epoch=epoch)
+            return self._store.record(learnt, now=self._clock(), epoch=epoch)
         except _DAMAGED as error:
             logger.warning("what was learnt could not be kept: %r", error)
             return frozenset()
@@ -242,7 +231,7 @@ class Learner:
         epoch = self._store.epoch()
         key, now = self._store.key(), self._clock()
         habits = {scope: self._kept(scope, now) for scope in keys}
-        return _Read(version, epoch, key, habits, facts(self._store.outcomes(now)))
+        return _Read(version, epoch, key, habits)
 
     def _kept(self, key: str, now: float) -> Habits:
         try:
@@ -260,7 +249,7 @@ class Learner:
             self._key = read.key
             for scope in self._scopes.values():
                 scope.current = None
-        self._version, self.facts = read.version, read.facts
+        self._version = read.version
         for key, habits in read.habits.items():
             scope = self._scope(key)
             scope.known, scope.current = habits, None
@@ -269,7 +258,6 @@ class Learner:
         """Somebody forgot what is on disk: what was heard until now belongs to that."""
         self._conversations.clear()
         self._scopes.clear()
-        self._outcomes = Outcomes()
 
     def _put_back(self, keys: Collection[str]) -> None:
         """What could not be written is tried again with what was heard since."""

@@ -1,15 +1,14 @@
 """What was learnt since the last write: summed up by scope, as habits to search with and as rows to keep."""
 
-import math
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 
 from portico.learning.conversation import Search
-from portico.search import Facts, Vector
+from portico.search import Vector
 from portico.search.habits import Followed, Habits, Hashes, Worn, hashed
-from portico.storage.habit_rows import FollowedRow, Learnt, OutcomeRow, PairRow, UsedRow
+from portico.storage.habit_rows import FollowedRow, Learnt, PairRow, UsedRow
 
 Key = TypeVar("Key")
 
@@ -119,50 +118,3 @@ def _packed(terms: Hashes) -> bytes:
 
 def _unpacked(terms: bytes) -> Hashes:
     return frozenset(np.frombuffer(terms[: len(terms) // 8 * 8], dtype="<u8").tolist())
-
-
-@dataclass(eq=False)
-class Outcomes:
-    """How calls went since the last write, by tool."""
-
-    _rows: dict[str, OutcomeRow] = field(default_factory=dict[str, OutcomeRow])
-
-    def add(self, tool: str, ok: bool, seconds: float, at: float) -> None:
-        """A call ended."""
-        known = self._rows.get(tool) or OutcomeRow(tool, 0, 0, 0.0, at)
-        if known.calls or len(self._rows) < _MOST:
-            latency = known.latency_ms
-            if ok:
-                new, share = max(seconds * 1_000, 1e-3), 1 / (known.successes + 1)
-                latency = _between(latency, new, share)
-            self._rows[tool] = OutcomeRow(tool, known.calls + 1, known.successes + ok, latency, at)
-
-    def put_back(self, earlier: "Outcomes") -> None:
-        """Take in what could not be kept, as far as there is room."""
-        for tool, row in earlier._rows.items():
-            if (since := self._rows.get(tool)) is not None:
-                successes = row.successes + since.successes
-                latency = _between(row.latency_ms, since.latency_ms, since.successes / max(successes, 1))
-                self._rows[tool] = OutcomeRow(tool, row.calls + since.calls, successes, latency, since.at)
-            elif len(self._rows) < _MOST:
-                self._rows[tool] = row
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to keep."""
-        return not self._rows
-
-    def rows(self) -> tuple[OutcomeRow, ...]:
-        """They, to be kept."""
-        return tuple(self._rows.values())
-
-
-def _between(one: float, other: float, share: float) -> float:
-    """The geometric mean, where the other has this share; 0 is unknown."""
-    one, other = one or other, other or one
-    return math.exp((1 - share) * math.log(one) + share * math.log(other)) if one else 0.0
-
-
-def facts(rows: tuple[OutcomeRow, ...]) -> dict[str, Facts]:
-    """What filters want to know of each tool."""
-    return {row.tool: Facts(row.calls, row.successes, row.latency_ms) for row in rows}

@@ -49,6 +49,8 @@ class Lift:
 
     amount: float
     reasons: tuple[str, ...] = ()
+    popular: float = 0.0
+    """The part of it that is for being called often."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from portico.search.lexical.query import MAX_TEXT, read_query
 
 FOLLOWED, POPULAR, TOGETHER = 0.15, 0.03, 0.03
 """The most that each kind of habit adds to a score of 0 … 1: a tool that fits half as well as another stays behind."""
+CALLED_OFTEN = "called often"
 _OFTEN = 100.0
 """Calls after which a tool is as popular as any."""
 _SAME_WORDS, _SAME_MEANING = 0.4, 0.5
@@ -186,11 +187,12 @@ def _above(least: float, alike: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _lift(followed: float, used: float, beside: float) -> Lift:
     """Evidence as a lift: the first call says most, and no amount of it exceeds the bound."""
+    # One call makes nothing popular: it would only push aside what was never needed before.
+    popular = POPULAR * min(1.0, math.log(max(1.0, used)) / math.log(_OFTEN))
     parts = (
         (FOLLOWED * followed / (followed + 1), "called after searches like this"),
-        # One call makes nothing popular: it would only push aside what was never needed before.
-        (POPULAR * min(1.0, math.log(max(1.0, used)) / math.log(_OFTEN)), "called often"),
+        (popular, CALLED_OFTEN),
         (TOGETHER * beside / (beside + 1), "used together with what was just called"),
     )
     told = tuple(f"{reason} (+{amount:.3f})" for amount, reason in parts if amount > _LEAST)
-    return Lift(sum(amount for amount, _ in parts), told)
+    return Lift(sum(amount for amount, _ in parts), told, popular)

@@ -94,6 +94,11 @@ class Index:
     def __len__(self) -> int:
         return self._roster.count
 
+    def category(self, id_: str) -> str:
+        """The category of a document; empty for one that is not here."""
+        slot = self._roster.slots.get(id_)
+        return self._roster.categories[slot] if slot is not None else ""
+
     def mask(self, allow: Callable[[str], bool]) -> Mask:
         """A filter, worked out once for many searches of this index."""
         return self._roster.mask(allow)

@@ -7,6 +7,7 @@ cancellation.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mcp.server.context import CallNext, ServerRequestContext
@@ -22,7 +23,16 @@ from portico import __version__
 from portico.access import Caller
 from portico.disclosure.view import View
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
-from portico.events import Bus, CatalogChanged, Event, ListAnnounced, ResourceUpdated
+from portico.events import (
+    Bus,
+    CatalogChanged,
+    Event,
+    ListAnnounced,
+    ResourceUpdated,
+    StandingsChanged,
+    UpstreamLost,
+    UpstreamReady,
+)
 from portico.execution.call import Origin
 from portico.server.envelope import finish
 from portico.server.passable import passable
@@ -44,7 +54,15 @@ class Door:
         self.sessions = Sessions()
         self._watchers = watchers
         self._upstreams = upstreams
-        self._forget = bus.subscribe(self._heard)
+        self._forget = bus.subscribe(
+            self._heard,
+            CatalogChanged,
+            ListAnnounced,
+            ResourceUpdated,
+            UpstreamReady,
+            UpstreamLost,
+            StandingsChanged,
+        )
         self.server: Server[Any] = Server(
             SERVER_INFO["name"],
             version=__version__,
@@ -66,6 +84,9 @@ class Door:
             return await self._notified(ctx, call_next)
         if ctx.method == "initialize":
             introduced = self._introduced(await call_next(ctx))
+            # Who it is, the SDK knows only with the next request.
+            named = str((ctx.params or {}).get("clientInfo", {}).get("name", ""))
+            self.view.tell(replace(self._caller(ctx, "legacy"), name=named), introduced.get("instructions"))
             self._clear_up_after(ctx)
             try:
                 return passable(introduced, escaped=ctx.request is None)
@@ -98,14 +119,12 @@ class Door:
         session = session_of(ctx)
         _well_formed(ctx, era)
         if ctx.method == "server/discover":
-            return self._discovered()
+            found = self._discovered()
+            self.view.tell(self._caller(ctx, era), found.get("instructions"))
+            return found
         extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
         relay = ClientRelay(ctx, era, session.id, session.log_level, transparent=self.view.sole is not None)
-        info = ctx.session.client_params
-        # A modern request over HTTP stands alone: it shares the instance that nobody owns.
-        whose = session.id if era == "legacy" else SHARED
-        caller = Caller(whose, info.client_info.name if info else "", self.view.face.profile)
-        origin = Origin(caller, relay, extra)
+        origin = Origin(self._caller(ctx, era), relay, extra)
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watch(ctx.method, params, session, origin, era)
         result = await self.view.handle(ctx.method, params, origin, era)
@@ -113,20 +132,40 @@ class Door:
             session.log_level = params.get("level")
         return result
 
+    def _caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
+        info = ctx.session.client_params
+        # A modern request over HTTP stands alone: it shares the instance that nobody owns.
+        whose = session_of(ctx).id if era == "legacy" else SHARED
+        return Caller(whose, info.client_info.name if info else "", self.view.face.profile)
+
     async def _watch(self, method: str, params: Raw, session: Session, origin: Origin, era: Era) -> Mapping[str, Any]:
+        if self.view.owns(uri := params["uri"]):
+            return await self._watch_ours(method, params, session, origin, era)
         if method == "resources/subscribe":
-            check_subscription((params["uri"],), len(session.subscribed))
+            check_subscription((uri,), len(session.subscribed))
             result = await self.view.handle(method, params, origin, era)
-            resource = self.view.locate(params["uri"], origin.caller.session)
-            session.subscribed[self.view.outer_uri(*resource)] = params["uri"]
+            resource = self.view.locate(uri, origin.caller.session)
+            session.subscribed[self.view.outer_uri(*resource)] = uri
             self._watchers.add(resource, session.id)
             return result
-        resource = self.view.locate(params["uri"], origin.caller.session)
+        resource = self.view.locate(uri, origin.caller.session)
         session.subscribed.pop(self.view.outer_uri(*resource), None)
         self._watchers.remove(resource, session.id)
         if self._watchers.others(resource, session.id) and not self._upstreams[resource[0]].isolated:
             return {}
         return await self.view.handle(method, params, origin, era)
+
+    async def _watch_ours(
+        self, method: str, params: Raw, session: Session, origin: Origin, era: Era
+    ) -> Mapping[str, Any]:
+        uri: str = params["uri"]
+        if method == "resources/unsubscribe":
+            session.subscribed.pop(uri, None)
+            return {}
+        check_subscription((uri,), len(session.subscribed))
+        result = await self.view.handle(method, params, origin, era)
+        session.subscribed[uri] = uri
+        return result
 
     async def _notified(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/initialized":
@@ -167,17 +206,16 @@ class Door:
         return hello.server_info if hello and hello.server_info else SERVER_INFO
 
     def _heard(self, event: Event) -> None:
-        snapshot = self.view.snapshot
-        if isinstance(event, CatalogChanged) and event.server in snapshot.servers:
-            kinds = {"resources": event.resources, "prompts": event.prompts}
-            # The meta-tools stay the same whatever comes and goes behind them.
-            kinds["tools"] = event.tools and self.view.face.exposure == "full"
-            self.sessions.changed(*(kind for kind, differs in kinds.items() if differs))
+        servers = self.view.snapshot.servers
+        if isinstance(event, CatalogChanged) and event.server in servers:
+            self.sessions.changed(*self.view.changed_lists(event))
         elif isinstance(event, ListAnnounced) and event.server == self.view.sole:
             # Whoever looks through us hears what the server says, even if we found nothing new.
             self.sessions.changed(event.kind)
-        elif isinstance(event, ResourceUpdated) and event.server in snapshot.servers:
+        elif isinstance(event, ResourceUpdated) and event.server in servers:
             self.sessions.updated(self.view.outer_uri(event.server, event.uri), event.session or None)
+        if isinstance(event, StandingsChanged) or getattr(event, "server", None) in servers:
+            self.sessions.touched(lambda uri: self.view.touched(uri, event))
 
 
 def _listened(params: Mapping[str, Any] | None) -> list[str]:

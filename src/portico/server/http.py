@@ -1,4 +1,4 @@
-"""Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on each.
+"""Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on each. `/api` beside.
 
 Loopback by default. Host and Origin are checked on every request, so that no web page can reach a gateway on localhost;
 any other address needs a bearer token.
@@ -7,16 +7,19 @@ any other address needs a bearer token.
 import hmac
 import ipaddress
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 
 import uvicorn
 from mcp.server.streamable_http import EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
+from starlette.datastructures import URLPath
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from portico.errors import ConfigError
@@ -61,8 +64,9 @@ def make_app(
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
     max_request_bytes: int = 4 * 2**20,
+    api: ASGIApp | None = None,
 ) -> Starlette:
-    """The ASGI application over these doors; the empty name is the default one."""
+    """The ASGI application over these doors; the empty name is the default one. `api` is what answers under `/api`."""
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[pattern for host in (*LOOPBACK, *allowed_hosts) for pattern in (host, f"{host}:*")],
@@ -90,10 +94,12 @@ def make_app(
                 await stack.enter_async_context(manager.run())
             yield
 
-    routes = [
+    routes: list[BaseRoute] = [
         Route(f"/mcp/p/{name}" if name else "/mcp", endpoint=_Guarded(_Endpoint(manager), token))
         for name, manager in managers.items()
     ]
+    if api is not None:
+        routes.append(_SideDoor(_Guarded(_Addressed(api, security), token, _problem)))
     return Starlette(routes=routes, lifespan=lifespan)
 
 
@@ -134,18 +140,68 @@ def _misaddressed(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
     return None
 
 
+Refuse = Callable[[int, str, str, Mapping[str, str]], Response]
+"""Status, what is wrong, what to do about it, and headers."""
+
+
+def _plainly(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
+    return JSONResponse({"error": wrong, **({"advice": advice} if advice else {})}, status, headers)
+
+
+def _problem(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
+    """The same as the API refuses (RFC 9457)."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": wrong}
+    around = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Authorization", **headers}
+    told = {**body, **({"advice": advice} if advice else {})}
+    return JSONResponse(told, status, around, "application/problem+json")
+
+
+class _SideDoor(BaseRoute):
+    """Everything under `/api`, whatever characters are in it; the doors are tried before."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope["path"] if scope["type"] == "http" else ""
+        return (Match.FULL if path == "/api" or path.startswith("/api/") else Match.NONE), {}
+
+    def url_path_for(self, name: str, /, **path_params: object) -> URLPath:
+        raise NoMatchFound(name, path_params)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+class _Addressed:
+    """Lets requests through that are for this host and of no strange page; the SDK does so for the doors."""
+
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
+        self._app = app
+        self._security = TransportSecurityMiddleware(security)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = await self._security.validate_request(Request(scope))
+        if refused is None:
+            await self._app(scope, receive, send)
+            return
+        advice = "gateway.allowed_hosts and gateway.allowed_origins name who else may come in."
+        await _problem(refused.status_code, bytes(refused.body).decode(), advice, {})(scope, receive, send)
+
+
 class _Guarded:
     """Lets requests through that are addressed in one clear way and have the right bearer token."""
 
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, token: str | None, refuse: Refuse = _plainly) -> None:
         self._app = app
+        self._refuse = refuse
         self._expected = token.encode() if token is not None else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if (status := _misaddressed(scope["headers"])) is not None:
-            refused = JSONResponse({"error": "Host or Origin is given twice, or has no port number"}, status)
+            refused = self._refuse(status, "Host or Origin is given twice, or has no port number", "", {})
             await refused(scope, receive, send)
             return
         if self._expected is not None:
@@ -153,10 +209,11 @@ class _Guarded:
             scheme, _, token = given.partition(b" ")
             known = scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
             if not known or not self._expected:
-                refused = JSONResponse(
-                    {"error": "unauthorized", "advice": "Send the gateway's token: Authorization: Bearer …"},
-                    status_code=401,
-                    headers={"WWW-Authenticate": 'Bearer realm="portico"'},
+                refused = self._refuse(
+                    401,
+                    "unauthorized",
+                    "Send the gateway's token: Authorization: Bearer …",
+                    {"WWW-Authenticate": 'Bearer realm="portico"'},
                 )
                 await refused(scope, receive, send)
                 return

@@ -25,7 +25,8 @@ from mcp.server.subscriptions import (
 
 from portico.errors import INVALID_PARAMS, RemoteError
 
-DEBOUNCE_S = 0.1
+QUIET_S, LONGEST_S = 0.25, 1.0
+"""Changes are told when no other has come for so long, or when the first has waited for so long."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_URI = 4_096
 _RESOURCE = "resource "
@@ -104,12 +105,17 @@ class _Line:
         self.session = session
         self._tell = tell
         self._pending: set[str] = set()
+        self._added_at = 0.0
         self._telling: asyncio.Task[None] | None = None
 
     def add(self, kinds: Iterable[str]) -> None:
         """Tell these soon: each once, however often it changes before the client has heard."""
-        self._pending.update(kinds)
-        if self._pending and (self._telling is None or self._telling.done()):
+        told = set(kinds)
+        if not told:
+            return
+        self._pending |= told
+        self._added_at = asyncio.get_running_loop().time()
+        if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell_soon(), name="tell a client")
 
     def close(self) -> "asyncio.Task[None] | None":
@@ -120,10 +126,17 @@ class _Line:
 
     async def _tell_soon(self) -> None:
         while self._pending:
-            await asyncio.sleep(DEBOUNCE_S)
+            await self._quiet()
             kinds, self._pending = self._pending, set()
             for kind in sorted(kinds):
                 await self._tell(kind)
+
+    async def _quiet(self) -> None:
+        """Until the burst is over."""
+        clock = asyncio.get_running_loop().time
+        latest = clock() + LONGEST_S
+        while (wait := min(self._added_at + QUIET_S, latest) - clock()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(wait)
 
 
 class Sessions:
@@ -170,6 +183,12 @@ class Sessions:
         for line in self._connected.values():
             if uri in line.session.subscribed and session in (None, line.session.id):
                 line.add((f"{_RESOURCE}{uri}",))
+
+    def touched(self, concerns: Callable[[str], bool]) -> None:
+        """Tell those who watch a resource that is concerned that it changed."""
+        self._modern.add([f"{_RESOURCE}{uri}" for uri in self._listened if concerns(uri)])
+        for line in self._connected.values():
+            line.add([f"{_RESOURCE}{uri}" for uri in line.session.subscribed if concerns(uri)])
 
     async def close(self) -> None:
         """Stop telling."""

@@ -41,15 +41,3 @@ class Learnt:
     followed: tuple[FollowedRow, ...] = ()
     together: tuple[PairRow, ...] = ()
     used: tuple[UsedRow, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeRow:
-    """How the calls of one tool went, whoever made them."""
-
-    tool: str
-    calls: int
-    successes: int
-    latency_ms: float
-    """The geometric mean of the successful calls, so that one slow start does not stand for all."""
-    at: float

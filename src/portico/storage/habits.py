@@ -1,4 +1,4 @@
-"""What use has taught, on disk: which tool was called after which search, which were used together, how calls went.
+"""What use has taught, on disk: which tool was called after which search, which were used together.
 
 Every weight fades: a row holds what it was worth at a moment, and is worth half a half-life later. Bounded in every
 direction; the weakest rows go first. No text of a query is here: only keyed hashes of its terms and, where there was
@@ -9,7 +9,6 @@ Moments are given, and none counts as later than now: a clock that ran ahead wou
 
 import contextlib
 import logging
-import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from portico.storage.habit_key import new_key, read_key, renew_key
-from portico.storage.habit_rows import FollowedRow, Learnt, OutcomeRow, PairRow, UsedRow
+from portico.storage.habit_rows import FollowedRow, Learnt, PairRow, UsedRow
 from portico.storage.habit_worth import SCOPES, are_numbers, faded, lasting_worth, staying_scopes
 from portico.storage.sqlite_file import READ_PATIENCE_MS, WRITE_PATIENCE_MS, Layout, SqliteFile, transaction
 
@@ -36,27 +35,18 @@ _SCHEMA = (
     """create table used (
       scope text not null, tool text not null, weight real not null, at real not null, primary key (scope, tool)
     ) without rowid""",
-    """create table outcomes (
-      tool text primary key, calls integer not null, successes integer not null, latency_ms real not null,
-      at real not null
-    ) without rowid""",
     # Counts how often something was forgotten.
     "create table epoch (number integer not null)",
     "insert into epoch values (0)",
 )
-_LAYOUT = Layout("record of use", 0x506F7248, 2, ("followed", "together", "used", "outcomes", "epoch"), _SCHEMA)
+_LAYOUT = Layout("record of use", 0x506F7248, 2, ("followed", "together", "used", "epoch"), _SCHEMA)
 _KEYS: Mapping[str, str] = {"followed": "terms, tool", "together": "one, other", "used": "tool"}
 """What tells the rows of one scope apart."""
 
 _USED = 200
 """Tools that each scope counts the use of: rarer ones are not popular."""
-_OUTCOMES = 20_000
 _WRONG_BEFORE = 1_767_225_600.0
 """2026: a clock that says less has not been set yet, and no date is put right by it."""
-_COUNTED = 200
-"""Calls of a tool that are counted one by one; from here on both counts are halved, so that a tool can recover."""
-_STEADY = 10
-"""Successes after which the running latency moves a tenth of the way to each new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,6 @@ class Forgotten:
     followed: int = 0
     together: int = 0
     used: int = 0
-    outcomes: int = 0
     unreadable: int = 0
     """Files that had been set aside: nobody can tell whose habits are in them."""
 
@@ -129,12 +118,11 @@ class HabitStore:
     def record(
         self,
         learnt: Mapping[str, Learnt],
-        outcomes: Sequence[OutcomeRow] = (),
         *,
         now: float,
         epoch: int | None = None,
     ) -> Set[str] | None:
-        """Add what was learnt, by scope, and how calls went; then drop what is too much.
+        """Add what was learnt, by scope; then drop what is too much.
 
         Answers the scopes that there is no room for; None when nothing could be written. What is of another epoch than
         the file was forgotten meanwhile, and is not added.
@@ -148,9 +136,7 @@ class HabitStore:
                 _mend(db, staying, now)
                 for scope in staying:
                     self._add(db, scope, learnt[scope], now)
-                for row in outcomes:
-                    _add_outcome(db, row, now)
-                self._prune(db, staying, now)
+                self._prune(db, staying)
             return learnt.keys() - staying
 
         return self._attempt("written", WRITE_PATIENCE_MS, record, None)
@@ -172,18 +158,6 @@ class HabitStore:
 
         return self._attempt("read", READ_PATIENCE_MS, load, Learnt())
 
-    def outcomes(self, now: float) -> tuple[OutcomeRow, ...]:
-        """How the calls of each tool went that was called within the last half-life."""
-
-        def load(db: sqlite3.Connection) -> tuple[OutcomeRow, ...]:
-            rows = db.execute(
-                "select tool, calls, successes, latency_ms, at from outcomes where at >= ?",
-                (now - self.keeping.half_life_s,),
-            )
-            return tuple(OutcomeRow(*row) for row in rows)
-
-        return self._attempt("read", READ_PATIENCE_MS, load, ())
-
     def version(self) -> int:
         """Changes when another connection has written to the file."""
         return self._attempt("read", READ_PATIENCE_MS, lambda db: db.execute("pragma data_version").fetchone()[0], 0)
@@ -199,8 +173,6 @@ class HabitStore:
                     table: _delete(db, table, profile, server, columns)
                     for table, columns in (("followed", ("tool",)), ("together", ("one", "other")), ("used", ("tool",)))
                 }
-                # How a tool does is known of everybody's calls, so no profile can have it forgotten.
-                counts["outcomes"] = _delete(db, "outcomes", None, server, ("tool",)) if profile is None else 0
                 db.execute("update epoch set number = number + 1")
                 if self._path is not None and profile is None and server is None:
                     # Before anybody sees the new epoch: whoever does reads the key anew.
@@ -236,6 +208,7 @@ class HabitStore:
                 if self._closed:
                     return otherwise
                 self._opened = SqliteFile(self._path, _LAYOUT)
+                self._opened.attempt("written", READ_PATIENCE_MS, _drop_outcomes, None)
 
         def working(db: sqlite3.Connection) -> Any:
             db.execute("pragma secure_delete = on")
@@ -301,7 +274,7 @@ class HabitStore:
         half_life_s = self.keeping.half_life_s
         return faded(known[0], known[1], at, half_life_s) + faded(row.weight, row.at, at, half_life_s), at
 
-    def _prune(self, db: sqlite3.Connection, scopes: Iterable[str], now: float) -> None:
+    def _prune(self, db: sqlite3.Connection, scopes: Iterable[str]) -> None:
         half_life_s = self.keeping.half_life_s
         # All fade alike, so what is weakest at any moment is weakest at every moment.
         db.create_function("worth", 2, lambda weight, at: lasting_worth(weight, at, half_life_s))
@@ -314,10 +287,6 @@ class HabitStore:
                     " where scope = ?1 order by worth(weight, at) desc, at desc limit -1 offset ?2)",
                     (scope, bound),
                 )
-        db.execute(
-            "delete from outcomes where tool in (select tool from outcomes order by min(at, ?) desc limit -1 offset ?)",
-            (now, _OUTCOMES),
-        )
 
 
 def _key_path(path: Path) -> Path:
@@ -339,23 +308,10 @@ def _mend(db: sqlite3.Connection, scopes: Sequence[str], now: float) -> None:
         )
 
 
-def _add_outcome(db: sqlite3.Connection, row: OutcomeRow, now: float) -> None:
-    known = db.execute("select calls, successes, latency_ms, at from outcomes where tool = ?", (row.tool,)).fetchone()
-    calls, successes, latency, at = known if known and are_numbers(*known) else (0, 0, 0.0, row.at)
-    if row.successes:
-        share = max(row.successes / (successes + row.successes), min(1.0, row.successes / _STEADY))
-        latency = (
-            row.latency_ms
-            if not successes
-            else math.exp((1 - share) * math.log(max(latency, 1e-3)) + share * math.log(max(row.latency_ms, 1e-3)))
-        )
-    calls, successes = calls + row.calls, successes + row.successes
-    while calls > _COUNTED:
-        calls, successes = calls // 2, successes // 2
-    db.execute(
-        "insert or replace into outcomes values (?, ?, ?, ?, ?)",
-        (row.tool, calls, successes, latency, min(max(at, row.at), now)),
-    )
+def _drop_outcomes(db: sqlite3.Connection) -> None:
+    """How calls went was kept here once."""
+    db.execute("pragma secure_delete = on")
+    db.execute("drop table if exists outcomes")
 
 
 def _delete(

@@ -152,6 +152,12 @@ class Upstream:
         if self._state in ("ready", "degraded"):
             self.mark("degraded", reason)
 
+    def recall(self) -> None:
+        """Its offer is known from elsewhere: it need not be started to be listed."""
+        self._known = True
+        if self._state == "configured":
+            self.mark("known")
+
     def mark_listed(self) -> None:
         """The server is up and could be listed."""
         self._known = True

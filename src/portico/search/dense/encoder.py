@@ -5,6 +5,7 @@ network's answer depends on what shares its batch. Any number of threads may ask
 """
 
 import logging
+import os
 import threading
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +121,8 @@ def _open() -> tuple[Any, WordPiece]:
     # A tenth of a second to import, and not to be had on every platform.
     from importlib.resources import as_file, files
 
+    # It would write down for its maker that it was used here.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,33 +1,19 @@
-"""One tree of frozen models: everything that can be configured, each field with its help text.
-
-Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as good as a loaded
-one. The key in a file is the field's name.
-"""
+"""One server behind the gateway: how it is reached, which of its tools are kept, how long it is waited for."""
 
 import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from portico.errors import UnknownName
+from portico.config.section import Section, internal
 
 Kind = Literal["stdio", "http", "sse", "functions", "recorded"]
-Exposure = Literal["meta", "full", "code"]
-Prefix = Literal["always", "never"]
-MetaTool = Literal["search_tools", "browse_tools", "describe_tools", "call_tool"]
-Learning = Literal["caller", "shared", "off"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-
-META_TOOLS: tuple[str, ...] = get_args(MetaTool)
-RESERVED_NAMES = frozenset({"portico"})
-LONGEST_NAME = 40
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "command": ("stdio",),
     "url": ("http", "sse"),
@@ -44,23 +30,15 @@ KIND_SPELLINGS: Mapping[str, Kind] = {
 """What clients write for `type`, lower case and without `-`, `_` and spaces."""
 
 
-class Section(BaseModel):
-    """A part of the tree: frozen, closed, and silent about the values it refuses (they may be secrets)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
-
-
-def internal(description: str) -> dict[str, Any]:
-    """Field arguments of what Portico finds out itself and nobody may write in a file."""
-    return {"description": description, "repr": False, "json_schema_extra": {"internal": True}}
-
-
 class ToolRules(Section):
     """Which of a server's tools exist here, and under which names."""
 
     allow: tuple[str, ...] = Field(default=("*",), description="Globs of tool names to keep; the default keeps all.")
     deny: tuple[str, ...] = Field(default=(), description="Globs of tool names to drop; wins over `allow`.")
     rename: dict[str, str] = Field(default={}, description="The server's own tool name → the name it has here.")
+    categories: dict[str, str] = Field(
+        default={}, description="Globs of tool names → the category those tools are in; the first that matches counts."
+    )
 
     @field_validator("rename")
     @classmethod
@@ -86,6 +64,15 @@ class ToolRules(Section):
         )
 
 
+class CacheConfig(Section):
+    """How long answers of a server's tools are kept and given again, marked as such."""
+
+    ttl_s: float = Field(default=0, ge=0, description="Seconds, for tools that say they are read-only; 0 keeps none.")
+    tools: dict[str, float] = Field(
+        default={}, description="Globs of tool names → seconds; the first that matches counts, whatever the tool says."
+    )
+
+
 class Timeouts(Section):
     """How long one server is waited for, in seconds."""
 
@@ -108,7 +95,10 @@ class BackendConfig(Section):
         default="", description="A name for people; the key as it was written where that had to be changed."
     )
     description: str = Field(default="", description="What the server is for, in a sentence; helps search.")
-    tags: tuple[str, ...] = Field(default=(), description="Categories its tools belong to.")
+    category: str = Field(default="", description="The category its tools are in; else its tags say, or its texts.")
+    tags: tuple[str, ...] = Field(
+        default=(), description="Words to find it by; the first that names a category is the one of its tools."
+    )
     disabled: bool = Field(default=False, description="Keep the entry, ignore the server.")
 
     command: str | None = Field(default=None, description="stdio: the program to run. No shell reads it.")
@@ -142,6 +132,7 @@ class BackendConfig(Section):
 
     tools: ToolRules = Field(default=ToolRules(), description="Which of its tools are kept, and renames.")
     timeouts: Timeouts = Field(default=Timeouts(), description="How long it is waited for.")
+    cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
     start: Literal["lazy", "boot"] = Field(
         default="lazy", description="Start it on its first call, or with the gateway."
     )
@@ -213,182 +204,6 @@ class BackendConfig(Section):
 def spelled_kind(text: object) -> Kind | None:
     """The kind a client means by what it wrote for `type`."""
     return KIND_SPELLINGS.get(re.sub(r"[-_ ]", "", text).lower()) if isinstance(text, str) else None
-
-
-class Gateway(Section):
-    """The HTTP door."""
-
-    host: str = Field(default="127.0.0.1", description="Address to listen on; any other than loopback needs a token.")
-    port: int = Field(default=8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    token: SecretStr | None = Field(default=None, description="Bearer token that clients must send.")
-    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted beside the loopback names.")
-    allowed_origins: tuple[str, ...] = Field(
-        default=(), description="Origins of web pages that may connect beside our own."
-    )
-
-
-class Budgets(Section):
-    """How many tokens an answer may have."""
-
-    discovery: int = Field(default=2000, ge=100, description="Answers of search, browse and describe.")
-
-
-class ProfileBudgets(Section):
-    """Budgets of one profile; what is not given is the gateway's."""
-
-    discovery: int | None = Field(default=None, ge=100, description="Answers of search, browse and describe.")
-
-
-class Limits(Section):
-    """What nobody may exceed."""
-
-    start_concurrency: int = Field(
-        default=4,
-        ge=1,
-        description="Servers started together that nobody has called; one counts for its first 5 seconds.",
-    )
-    call_s: float = Field(
-        default=600, gt=0, description="Longest call in seconds, whatever a server's own `timeouts` say."
-    )
-    max_request_bytes: ByteSize = Field(
-        default=ByteSize(4 * 1024**2),
-        gt=0,
-        description="Largest request a client may send; a number or text like 4MiB.",
-    )
-    max_message_bytes: ByteSize = Field(
-        default=ByteSize(64 * 1024**2),
-        gt=0,
-        description="Largest message a server may send; a number or text like 64MiB.",
-    )
-
-
-class LearningConfig(Section):
-    """What search learns from use; `learning: off` is short for `learning: {scope: off}`."""
-
-    scope: Learning = Field(
-        default="caller",
-        description="Who learns together: each client by its name (and profile), all clients (`shared`), or nobody "
-        "(`off`: nothing is recorded). No text of a query is kept, only hashes of its words and its vector.",
-    )
-    half_life_days: float = Field(default=30, gt=0, description="After so many days, what was learnt counts half.")
-    max_followed: int = Field(
-        default=2_000, ge=1, description="Searches and the tools called after them that each scope remembers."
-    )
-    max_together: int = Field(
-        default=5_000, ge=1, description="Pairs of tools used together that each scope remembers."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _a_scope_alone_will_do(cls, data: Any) -> Any:
-        return {"scope": data} if isinstance(data, str | bool) else data
-
-    @field_validator("scope", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: Any) -> Any:
-        # YAML reads a bare `off` as false, and `on` as true.
-        return {False: "off", True: "caller"}[value] if isinstance(value, bool) else value
-
-
-class Profile(Section):
-    """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the gateway's."""
-
-    exposure: Exposure | None = Field(default=None, description="What its clients see.")
-    servers: tuple[str, ...] = Field(default=("*",), description="Globs of the servers it contains.")
-    tools: tuple[str, ...] = Field(
-        default=("*",), description="Globs of the tool addresses (`server.tool`) it contains."
-    )
-    budgets: ProfileBudgets = Field(default=ProfileBudgets(), description="Its token budgets.")
-    metatools: dict[MetaTool, bool] = Field(default={}, description="Its meta-tool switches.")
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A profile with nothing left open: what a client that came by it may see."""
-
-    profile: str | None
-    exposure: Exposure
-    servers: tuple[str, ...]
-    tools: tuple[str, ...]
-    discovery_budget: int
-    metatools: frozenset[str]
-    """Names of the meta-tools that are switched on."""
-
-
-def default_data_dir() -> Path:
-    """Where this user's data belongs on this platform."""
-    import platformdirs  # costs milliseconds, and only matters where nobody chose a folder
-
-    return Path(platformdirs.user_data_dir("portico", appauthor=False))
-
-
-class Config(Section):
-    """Everything."""
-
-    servers: dict[str, BackendConfig] = Field(default={}, description="The servers behind the gateway, by name.")
-    gateway: Gateway = Field(default=Gateway(), description="The HTTP door.")
-    exposure: Exposure = Field(
-        default="meta", description="What clients see: the meta-tools, every tool, or only search and describe."
-    )
-    prefix: Prefix = Field(
-        default="always",
-        description="Names in `full`: `always` server__tool; `never` leaves those of a single server as they are.",
-    )
-    metatools: dict[MetaTool, bool] = Field(
-        default={}, description="Switches: `call_tool: false` takes that meta-tool away."
-    )
-    profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
-    budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
-    limits: Limits = Field(default=Limits(), description="What nobody may exceed.")
-    learning: LearningConfig = Field(default=LearningConfig(), description="What search learns from use.")
-    pins: tuple[str, ...] = Field(default=(), description="Addresses (`server.tool`) of tools to start with.")
-    data_dir: Path = Field(
-        default_factory=default_data_dir, description="Folder for what Portico remembers of its servers."
-    )
-    log_level: LogLevel = Field(default="warning", description="Least serious messages that are logged (to stderr).")
-    written: dict[str, str] = Field(default={}, **internal("As in a server, for keys outside servers."))
-
-    @field_validator("log_level", mode="before")
-    @classmethod
-    def _any_case(cls, value: Any) -> Any:
-        return {"warn": "warning"}.get(value.lower(), value.lower()) if isinstance(value, str) else value
-
-    @field_validator("profiles")
-    @classmethod
-    def _profile_names_fit_a_url(cls, value: dict[str, Profile]) -> dict[str, Profile]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-                raise ValueError(f"{name!r} cannot be part of a URL: use 1 to 64 of A-Z a-z 0-9 _ -")
-        return value
-
-    @field_validator("servers")
-    @classmethod
-    def _server_names_are_keys(cls, value: dict[str, BackendConfig]) -> dict[str, BackendConfig]:
-        for name in value:
-            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}", name) or name in RESERVED_NAMES:
-                raise ValueError(
-                    f"{name!r} is no server name: use up to {LONGEST_NAME} of A-Z a-z 0-9 _ -, not portico"
-                )
-        return value
-
-    def view(self, profile: str | None = None) -> View:
-        """What a client sees that came by `profile` (None: by the front door)."""
-        if profile is not None and profile not in self.profiles:
-            raise UnknownName(
-                f"There is no profile {profile!r}.",
-                nearest=tuple(self.profiles),
-                advice=f"Profiles: {', '.join(self.profiles) or 'none is configured'}.",
-            )
-        own = self.profiles[profile] if profile is not None else Profile()
-        switches: dict[str, bool] = {**self.metatools, **own.metatools}
-        return View(
-            profile,
-            own.exposure or self.exposure,
-            own.servers,
-            own.tools,
-            own.budgets.discovery or self.budgets.discovery,
-            frozenset(name for name in META_TOOLS if switches.get(name, True)),
-        )
 
 
 def fingerprint(backend: BackendConfig) -> str:

@@ -1,0 +1,295 @@
+"""What servers cost a model's context: listed directly, through each exposure, and a discovery flow step by step.
+
+    python -m benchmarks.tokens [--servers FILE] [--questions FILE]… [--smoke] [--json FILE] [--check]
+
+Counted with o200k_base where TIKTOKEN_CACHE_DIR has its table, else with Portico's own estimate; the tables say which.
+Listings are counted as `{name, description, inputSchema}` in compact JSON: the least that a client shows its model.
+Every answer is the real one: the fleet is loaded into a gateway from its recordings and asked as a client asks.
+
+A discovery flow is what an agent pays from a question to its call: the answer of `search_tools`, `describe_tools` of
+the right tool, and the request of `call_tool` with the least arguments. Where the right tool is not on the first page,
+the second is counted too; where it is not there either, the flow is counted as if the agent had known the name then.
+"""
+
+import argparse
+import asyncio
+import gzip
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import orjson
+
+from benchmarks import processes
+from benchmarks.fleet import shared_folder
+from benchmarks.rounds import percentile
+from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
+from benchmarks.tool_sets import Question, read_questions
+from portico.app import Gateway
+from portico.catalog.tool import Tool
+from portico.cli.tiers_served import ways
+from portico.config import Config
+from portico.disclosure.cost import Costs, listed_tokens
+from portico.disclosure.example import example
+from portico.disclosure.tokens import Counter, best_counter
+from portico.disclosure.view import View
+from portico.execution.call import NOBODY
+
+OWN_QUESTIONS = Path(__file__).parent / "questions" / "fleet.jsonl"
+FLEET = "fleet/servers.jsonl.gz"
+POPULAR = (
+    "atlassian", "brave-search", "filesystem", "git", "github-ref", "mongodb", "notion", "playwright", "sentry",
+    "slack-ref",
+)  # fmt: skip
+EXPOSURES = ("meta", "code", "full")
+DETAILS = ("brief", "schema", "full")
+SMOKE_QUESTIONS, SMOKE_STEP = 24, 16
+"""A smoke run asks so many questions, measures every sixteenth tool, and searches by words alone."""
+_CURSOR = re.compile(r'cursor="([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One question, from search to call."""
+
+    search: int
+    """The pages that were read."""
+    describe: int
+    call: int
+    pages: int
+    """1 or 2; 3 where the right tool was on neither."""
+    per_result: float
+    """What the first page cost by result, its other lines included; 0 where there was none."""
+
+    @property
+    def total(self) -> int:
+        return self.search + self.describe + self.call
+
+
+class Asker:
+    """A client of one view that counts what it is told, and remembers the largest answer."""
+
+    def __init__(self, view: View, counter: Counter) -> None:
+        self.view, self.counter = view, counter
+        self.largest = (0, "")
+
+    async def ask(self, name: str, **given: Any) -> str:
+        result = await self.view.handle("tools/call", {"name": name, "arguments": given}, NOBODY, "legacy")
+        text = "\n".join(block["text"] for block in result["content"])
+        self.largest = max(self.largest, (self.counter.count(text), f"{name}({given})"[:70]))
+        return text
+
+    async def describe(self, tool: Tool, detail: str) -> int:
+        """What a tool costs at a level, with all parts of it."""
+        total, cursor = 0, None
+        while True:
+            more = {"cursor": cursor} if cursor else {}
+            text = await self.ask("describe_tools", names=[tool.address], detail=detail, **more)
+            total += self.counter.count(text)
+            found = _CURSOR.search(text.rsplit("\n", 1)[-1])
+            if found is None:
+                return total
+            cursor = found[1]
+
+    async def flow(self, question: str, right: Sequence[str]) -> Flow:
+        first = await self.ask("search_tools", query=question)
+        shown = [line for line in first.split("\n") if line.partition("(")[0] in self.view.snapshot.tools]
+        per_result = self.counter.count(first) / len(shown) if shown else 0.0
+        read, pages = [first], 1
+        found = _named(first, right)
+        if found is None:
+            if cursor := _CURSOR.search(first):
+                read.append(await self.ask("search_tools", query=question, cursor=cursor[1]))
+                found = _named(read[-1], right)
+            pages = 2 if found else 3
+        tool = self.view.snapshot.tools[found or right[0]]
+        described = self.counter.count(await self.ask("describe_tools", names=[tool.address]))
+        request = {"name": "call_tool", "arguments": {"name": tool.address, "arguments": example(tool)}}
+        call = self.counter.count(orjson.dumps(request).decode())
+        return Flow(sum(map(self.counter.count, read)), described, call, pages, per_result)
+
+
+def _named(text: str, right: Sequence[str]) -> str | None:
+    return next((one for one in right if re.search(rf"(?<![\w.-]){re.escape(one)}(?![\w.-])", text)), None)
+
+
+async def measure(options: argparse.Namespace) -> Report:
+    """Load the servers into a gateway and count what it sends."""
+    path: Path = options.servers or shared_folder(None, FLEET) / FLEET
+    with processes.scratch() as folder:
+        servers = recorded(path, folder / "recordings")
+        popular = [name for name in POPULAR if name in servers]
+        profiles: dict[str, Any] = {one: {"exposure": one} for one in EXPOSURES}
+        profiles |= {f"popular-{one}": {"exposure": one, "servers": popular or ["-"]} for one in EXPOSURES}
+        config = Config.model_validate({"data_dir": folder / "data", "servers": servers, "profiles": profiles})
+        async with Gateway(config) as gateway:
+            await gateway.listed()
+            if not options.smoke:
+                await encoded(gateway)
+            return await counted(gateway, popular, options)
+
+
+def recorded(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
+    """The `servers` of a configuration, each with its recording in a file of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, Any]] = {}
+    with gzip.open(path) as lines:
+        recordings = [orjson.loads(line) for line in lines]
+    for recording in recordings:
+        place = folder / f"{recording['slug']}.json"
+        place.write_bytes(orjson.dumps(recording))
+        found[recording["slug"]] = {"recorded": str(place)}
+    return found
+
+
+async def encoded(gateway: Gateway) -> None:
+    """Wait until search goes by meaning too, as it does on every start but the first."""
+    while gateway.catalog.unencoded and (task := gateway.catalog.encode()) is not None:
+        await task
+
+
+async def counted(gateway: Gateway, popular: Sequence[str], options: argparse.Namespace) -> Report:
+    counter = best_counter()
+    costs = Costs(counter.count)
+    sets = [
+        ("", f"all {len(gateway.view().snapshot.servers)} servers"),
+        ("popular-", f"{len(popular)} popular servers"),
+    ]
+    starts = [row for prefix, name in sets for row in await start_rows(gateway, prefix, name, counter, costs)]
+    asker = Asker(gateway.view("meta"), counter)
+    tools = list(asker.view.snapshot.tools.values())[:: SMOKE_STEP if options.smoke else 1]
+    sizes = {detail: [await asker.describe(tool, detail) for tool in tools] for detail in DETAILS}
+    listed = [costs.of(tool) for tool in tools]
+    inputs = [counter.count(orjson.dumps(tool.definition.get("inputSchema")).decode()) for tool in tools]
+    questions = asked(options, asker.view)
+    flows = [await asker.flow(text, right) for text, right in questions]
+    for server in ["", *asker.view.snapshot.servers]:
+        await asker.ask("browse_tools", **({"server": server} if server else {}))
+    meta = await start(gateway.view("meta"), counter)
+    tiers = [
+        (way.name, size.served.tier, size.served.tokens, size.together, size.budget, size.served.asked)
+        for way in await ways(gateway.view("meta"), gateway.record, counter, costs)
+        for size in way.sizes
+    ]
+    how = counter.name + (f", every {SMOKE_STEP}th tool, searched by words" if options.smoke else "")
+    ratios = [ours / theirs for ours, theirs in zip(sizes["schema"], listed, strict=True)]
+    tables = (
+        Table(f"What a conversation starts with, tokens ({how})", ("", "tools", "tokens", "share"), tuple(starts)),
+        Table(
+            f"What a tool costs, tokens ({how})",
+            ("", "mean", "median", "p95", "p99", "max"),
+            (
+                ("its listing in JSON", *_spread(listed)),
+                ("its inputSchema alone", *_spread(inputs)),
+                *((f"describe_tools, {detail}", *_spread(sizes[detail])) for detail in DETAILS),
+                ("schema ÷ listing", *_spread(ratios)),
+                ("schema ÷ inputSchema", *_spread([a / b for a, b in zip(sizes["schema"], inputs, strict=True)])),
+            ),
+            note=f"In all, the schema form is {sum(sizes['schema']) / sum(listed):.3f} of the listing.",
+        ),
+        Table(
+            f"A discovery flow, tokens ({len(flows)} questions, {how})",
+            ("", "mean", "median", "p95", "p99", "max"),
+            (
+                ("search_tools, brief", *_spread([one.search for one in flows])),
+                ("… a result of it", *_spread([one.per_result for one in flows if one.per_result])),
+                ("describe_tools, schema", *_spread([one.describe for one in flows])),
+                ("call_tool, the request", *_spread([one.call for one in flows])),
+                ("all three", *_spread([one.total for one in flows])),
+            ),
+            note=_where_found(flows),
+        ),
+        Table(
+            f"The tiers as they are served at worst, tokens ({how})",
+            ("by", "tier", "tokens", "together", "budget", "asked"),
+            tuple(tiers),
+        ),
+    )
+    goals = (
+        Goal("tools/list and instructions, tokens", sum(meta[1:]), 1_000, 0),
+        Goal("brief line, p99 tokens", percentile(sizes["brief"], 0.99), 80, 0),
+        Goal("schema form, mean share of the listing", mean(ratios), 0.55, 0),
+        Goal("a brief search result, median tokens", median(one.per_result for one in flows if one.per_result), 40, 0),
+        Goal("discovery flow, median tokens", median(one.total for one in flows), 900, 0),
+        Goal("discovery flow, p95 tokens", percentile([one.total for one in flows], 0.95), 2_000, 0),
+        Goal(f"largest answer, tokens: {asker.largest[1]}", asker.largest[0], 8_000, 0),
+        *(Goal(f"{tier} by {name}, together, tokens", sum_, budget, 0) for name, tier, _, sum_, budget, _ in tiers),
+    )
+    return Report("tokens", tables, goals, {"counter": counter.name, "questions": len(flows), "smoke": options.smoke})
+
+
+async def start(view: View, counter: Counter) -> tuple[int, int, int]:
+    """Tools that are listed, what that costs, and what the instructions do."""
+    number, tokens, params = 0, 0, dict[str, Any]()
+    while True:
+        page = await view.handle("tools/list", params, NOBODY, "legacy")
+        number += len(page["tools"])
+        tokens += sum(listed_tokens(tool, counter.count) for tool in page["tools"])
+        if "nextCursor" not in page:
+            return number, tokens, counter.count(view.instructions())
+        params = {"cursor": page["nextCursor"]}
+
+
+async def start_rows(
+    gateway: Gateway, prefix: str, name: str, counter: Counter, costs: Costs
+) -> list[tuple[Cell, ...]]:
+    snapshot = gateway.view(f"{prefix}meta").snapshot
+    greetings = (entry.hello.instructions for entry in snapshot.servers.values() if entry.hello)
+    direct = costs.total(snapshot.tools.values()) + sum(map(counter.count, greetings))
+    rows: list[tuple[Cell, ...]] = [(f"{name}, each listed directly", len(snapshot.tools), direct, "100%")]
+    for exposure in EXPOSURES:
+        number, listing, instructions = await start(gateway.view(f"{prefix}{exposure}"), counter)
+        paid = listing + instructions
+        share = f"{paid / direct:.2%}" if direct else "–"
+        rows.append((f"… through `{exposure}`: {listing:,} + instructions {instructions:,}", number, paid, share))
+    return rows
+
+
+def asked(options: argparse.Namespace, view: View) -> list[tuple[str, list[str]]]:
+    """Questions with one need, and the addresses of the tools that serve it."""
+    files: Sequence[Path] = options.questions or [OWN_QUESTIONS]
+    found = [right for path in files for question in read_questions(path) if (right := _right(question, view))]
+    return found[:: -(-len(found) // SMOKE_QUESTIONS)] if options.smoke and found else found
+
+
+def _right(question: Question, view: View) -> tuple[str, list[str]] | None:
+    if len(question.groups) != 1:
+        return None
+    names = sorted(name.replace("/", ".", 1) for name in question.groups[0])
+    there = [name for name in names if name in view.snapshot.tools]
+    return (question.text, there) if there else None
+
+
+def _where_found(flows: Sequence[Flow]) -> str:
+    second, neither = (sum(one.pages == pages for one in flows) for pages in (2, 3))
+    return (
+        f"The right tool was on the first page {len(flows) - second - neither} times, on the second {second}, "
+        f"on neither {neither}."
+    )
+
+
+def _spread(figures: Iterable[float]) -> tuple[Cell, ...]:
+    found = list(figures)
+    if not found:
+        return None, None, None, None, None
+    return mean(found), median(found), percentile(found, 0.95), percentile(found, 0.99), max(found)
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument(
+        "--servers", type=Path, metavar="FILE", help=f"recorded servers (default: {FLEET} of the shared)"
+    )
+    parser.add_argument(
+        "--questions", type=Path, action="append", metavar="FILE", help="questions to them; may be repeated"
+    )
+    options = parser.parse_args()
+    return conclude(asyncio.run(measure(options)), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

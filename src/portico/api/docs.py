@@ -1,0 +1,57 @@
+"""The API on one page for people, made from its OpenAPI: no script, nothing loaded from anywhere. Pure."""
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code { font: 13px ui-monospace, monospace; } h2 { margin-top: 2.5rem; } table { border-collapse: collapse; }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; }
+@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } a { color: #8ab4f8; } }
+"""
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def page(openapi: Mapping[str, Any]) -> str:
+    """The whole page."""
+    info = openapi["info"]
+    operations = [(path, one) for path, methods in openapi["paths"].items() for one in methods.values()]
+    body = "\n".join(part for path, operation in operations for part in _section(path, operation))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])} API</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
+        f"<h1>{escape(info['title'])} API {escape(info['version'])}</h1>{_paragraphs(info['description'])}"
+        '<p>For programs: <a href="/api/openapi.json">openapi.json</a>.</p>'
+        f"{body}</body></html>\n"
+    )
+
+
+def _section(path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<h2><code>GET {escape(path)}</code></h2><p><b>{escape(operation['summary'])}.</b></p>"
+    yield _paragraphs(operation.get("description", ""))
+    if parameters := operation.get("parameters"):
+        rows = "".join(map(_row, parameters))
+        yield f"<table><tr><th>parameter</th><th>type</th><th>default</th><th></th></tr>{rows}</table>"
+    codes = (f"<li>{status}: {escape(one['description'])}</li>" for status, one in operation["responses"].items())
+    yield f"<ul>{''.join(codes)}</ul>"
+
+
+def _row(parameter: Mapping[str, Any]) -> str:
+    schema = parameter["schema"]
+    kinds = [one.get("type", "") for one in schema.get("anyOf", [schema])]
+    default = schema.get("default")
+    cells = (
+        f"<code>{escape(parameter['name'])}</code>",
+        escape(" or ".join(kind for kind in kinds if kind and kind != "null")),
+        escape("" if default is None or default == [] else str(default)),
+        escape(parameter.get("description", "")),
+    )
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _paragraphs(text: str) -> str:
+    return "".join(f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip())

@@ -1,0 +1,112 @@
+"""What may be asked: the query parameters of every route, with their limits."""
+
+from typing import Annotated
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from portico.api.paging import Place
+from portico.api.whole import EVERYTHING
+
+MAX_PAGE_SIZE = 100
+_FAR = 1_000_000
+_LONGEST_QUERY = 4_000
+
+Name = Annotated[str, Path(max_length=1_024, description="By its name; other spellings are understood.")]
+
+
+class Asked(BaseModel):
+    """A parameter that does not exist is an error: a filter that was misspelt must not pass for one that is kept."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Asked):
+    """No parameters."""
+
+
+class Budgeted(Asked):
+    """An answer that says as much as fits."""
+
+    max_tokens: int = Field(
+        default=4_000,
+        ge=300,
+        le=EVERYTHING,
+        description=f"Tokens that the answer may have. What does not fit is named, with where it is; at {EVERYTHING}, "
+        "nothing is left out.",
+    )
+
+
+class Paged(Asked):
+    """A list in pages."""
+
+    page: int = Field(default=1, ge=1, le=_FAR, description="Counted from 1; a page beyond the end is empty.")
+    page_size: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Items of a page.")
+    offset: int | None = Field(
+        default=None, ge=0, le=_FAR, description="Begin after so many items instead of at a page, as `next` does."
+    )
+    max_tokens: int = Field(default=4_000, ge=300, le=20_000, description="Tokens that the answer may have.")
+    version: str | None = Field(
+        default=None, max_length=100, description="The list's version that the reader began with; another is a 409."
+    )
+
+    @property
+    def place(self) -> Place:
+        """What part is wanted."""
+        return Place(self.page_size, self.page, self.offset, self.max_tokens)
+
+
+class Onwards(Asked):
+    """The categories, from one on."""
+
+    offset: int = Field(default=0, ge=0, le=_FAR, description="Begin after so many, as `next` does.")
+    version: str | None = Field(default=None, max_length=100, description="As in other lists.")
+
+
+class ToolFilters(Asked):
+    """What is looked for, and where."""
+
+    query: str | None = Field(
+        default=None,
+        max_length=_LONGEST_QUERY,
+        description="What is to be done, in words. Without it: all tools, hottest first.",
+    )
+    server: str | None = Field(default=None, max_length=200, description="Only this server's tools.")
+    category: str | None = Field(default=None, max_length=200, description="Only tools of this category.")
+    tags: list[str] = Field(
+        default=[], max_length=20, description="Only tools of servers that have one of these tags; may be repeated."
+    )
+    max_latency_ms: float | None = Field(
+        default=None, gt=0, le=1e9, allow_inf_nan=False,
+        description="Only tools whose median latency is not above; those never called pass.",
+    )  # fmt: skip
+    min_success_rate: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False,
+        description="Only tools of whose calls this share or more went well; those never called pass.",
+    )  # fmt: skip
+    limit: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Tools of a page.")
+    page: int = Field(default=1, ge=1, le=_FAR, description="Counted from 1; a page beyond the end is empty.")
+    offset: int | None = Field(default=None, ge=0, le=_FAR, description="Begin after so many tools, as `next` does.")
+    max_tokens: int = Field(default=4_000, ge=300, le=20_000, description="Tokens that the answer may have.")
+    version: str | None = Field(default=None, max_length=100, description="As in other lists.")
+
+    @property
+    def place(self) -> Place:
+        """What part is wanted."""
+        return Place(self.limit, self.page, self.offset, self.max_tokens)
+
+
+class CallFilters(Asked):
+    """Which calls."""
+
+    limit: int = Field(default=50, ge=1, le=500, description="How many.")
+    before: int | None = Field(default=None, ge=1, le=2**62, description="Only calls before the one with this id.")
+    server: str | None = Field(default=None, max_length=200, description="Only calls of this server's tools.")
+    tool: str | None = Field(default=None, max_length=1_024, description="Only calls of this tool, by its address.")
+    ok: bool | None = Field(default=None, description="Only calls that went well, or only those that did not.")
+
+
+class SessionLimit(Asked):
+    """How many sessions."""
+
+    limit: int = Field(default=20, ge=1, le=200, description="How many sessions, the latest.")

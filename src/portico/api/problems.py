@@ -1,0 +1,173 @@
+"""What bad input gets: a problem (RFC 9457) that says what to do, never a stack trace."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.catalog.address import nearest
+from portico.catalog.visible import quoted, shown
+from portico.disclosure.budget import cut
+from portico.errors import PorticoError, StaleCursor, UnknownName
+from portico.upstream import jsontext
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+DOCS = "/api/docs"
+_SEE_DOCS = f"GET {DOCS} lists every route and parameter."
+_MOST_PROBLEMS = 8
+
+
+class Problem(BaseModel):
+    """What is wrong, and what to do about it (RFC 9457)."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "about:blank",
+                    "title": "Not Found",
+                    "status": 404,
+                    "detail": "there is no tool 'github.create_isue' here",
+                    "kind": "unknown_name",
+                    "advice": "Did you mean github.create_issue?",
+                    "nearest": ["github.create_issue"],
+                }
+            ]
+        },
+    )
+
+    type: str = Field(description="Always `about:blank`: the status says what kind of problem it is, `kind` more.")
+    title: str = Field(description="The status in words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What is wrong.")
+    kind: str = Field(default="", description="A word for programs, such as `unknown_name`.")
+    advice: str = Field(default="", description="What to do about it.")
+    nearest: list[str] = Field(default=[], description="What may have been meant.")
+    problems: list[str] = Field(default=[], description="Each parameter that is wrong, and why.")
+
+
+class Refused(Exception):
+    """A request that is answered by a problem."""
+
+    def __init__(self, status: int, error: PorticoError) -> None:
+        super().__init__(error.message)
+        self.status, self.error = status, error
+
+
+def problem(
+    status: int,
+    detail: str,
+    *,
+    kind: str = "",
+    advice: str = "",
+    nearest: Sequence[str] = (),
+    problems: Sequence[str] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """A problem on the wire."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "kind": kind,
+        "advice": advice,
+        "nearest": [shown(name) for name in nearest],
+        "problems": list(problems),
+    }
+    filled = {key: value for key, value in body.items() if value not in ("", [])}
+    return Response(jsontext.dumps(filled), status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+
+
+def failed() -> Response:
+    """What is told of a fault of our own; the log has the rest."""
+    return problem(500, "the gateway failed on this; its log says why", kind="internal")
+
+
+async def on_failed(_: Request, __: Exception) -> Response:
+    """A fault of our own."""
+    return failed()
+
+
+async def on_refused(_: Request, error: Exception) -> Response:
+    """A name that is not here, or an address of a list that is no more."""
+    assert isinstance(error, Refused)
+    return of_error(error.error, error.status)
+
+
+async def on_portico_error(_: Request, error: Exception) -> Response:
+    """An error of ours that no route had a status for."""
+    assert isinstance(error, PorticoError)
+    status = 404 if isinstance(error, UnknownName) else 409 if isinstance(error, StaleCursor) else 503
+    return of_error(error, status)
+
+
+def of_error(error: PorticoError, status: int) -> Response:
+    """One of our errors as a problem."""
+    near = error.nearest if isinstance(error, UnknownName) else ()
+    return problem(status, error.message, kind=error.kind, advice=_over_http(error.advice), nearest=near)
+
+
+def _over_http(advice: str) -> str:
+    """Advice names the tools that an agent has; here there are routes."""
+    return (
+        advice.replace("Use search_tools to find one.", "GET /api/v1/tools?query=… finds one.")
+        .replace("browse_tools without arguments lists them.", "GET /api/v1/servers and tools/categories list them.")
+    )  # fmt: skip
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """No such route, or not with that method."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        allowed = {name.strip() for name in headers.get("Allow", headers.get("allow", "GET")).split(",")}
+        headers = {"Allow": ", ".join(sorted({*allowed, "HEAD"}))}
+        detail = f"{quoted(request.method, 20)} is not for this: the API only shows; tools are called over MCP"
+        return problem(405, detail, kind="method", advice="Use GET.", headers=headers)
+    if error.status_code == 404:
+        return problem(404, f"there is no {quoted(request.url.path)} here", kind="unknown_route", advice=_SEE_DOCS)
+    return problem(error.status_code, str(error.detail), headers=headers)
+
+
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """Parameters that are not as documented."""
+    assert isinstance(error, RequestValidationError)
+    found = list(error.errors())
+    unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
+    known = _parameters(request)
+    near = [name for wrong in unknown for name in nearest(wrong, known, 2)]
+    return problem(
+        422,
+        "the request has parameters that cannot be used",
+        kind="invalid_parameters",
+        advice=f"Parameters here: {', '.join(known)}." if unknown and known else _SEE_DOCS,
+        nearest=list(dict.fromkeys(near)),
+        problems=list(_told(found)),
+    )
+
+
+def _told(errors: Sequence[Any]) -> Iterable[str]:
+    for one in errors[:_MOST_PROBLEMS]:
+        name = quoted(str(one["loc"][-1]), 40)[1:-1]
+        unknown = one["type"] == "extra_forbidden"
+        yield cut(f"{name}: {'there is no such parameter' if unknown else one['msg']}", 60)
+    if len(errors) > _MOST_PROBLEMS:
+        yield f"… and {len(errors) - _MOST_PROBLEMS} more"
+
+
+def _parameters(request: Request) -> list[str]:
+    """The query parameters that the route takes."""
+    route = request.scope.get("route")
+    models = [param.field_info.annotation for param in getattr(getattr(route, "dependant", None), "query_params", ())]
+    fields = [one.model_fields for one in models if isinstance(one, type) and issubclass(one, BaseModel)]
+    return [name for one in fields for name in one]

@@ -1,0 +1,176 @@
+"""Which category a server's tools are in by their words. Pure; the weights of words are data of the package.
+
+A server's tools usually belong together, so a tool is judged by its server (name, introduction, all its tools), by the
+tools whose names begin as its own, and by its own words; it stands apart only where these speak clearly. Each is a
+softmax over weighted words, made by `training/categories` from labelled tools and from words chosen by hand. There is
+no encoder in it, so the answer is the same whether one is installed, still loading or missing.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from portico.catalog.taxonomy import OTHER, TAXONOMY
+from portico.search.lexical.tokens import split, stem, terms_of, words
+
+Numbers = NDArray[np.float32]
+Sparse = tuple[NDArray[np.intp], Numbers]
+"""Numbers of words and how much each counts."""
+Text = tuple[str, str, str]
+"""Name, title and description of a tool."""
+
+WEIGHTS = "taxonomy.json"
+MAX_DESCRIPTION = 600
+"""What a tool is for stands at the beginning; the rest is arguments and cautions, and speaks for nothing."""
+MAX_INTRODUCTION = 1_000
+_NAME_WORTH = 2
+_SERVER_NAME_WORTH = 3
+_INTRODUCTION = 0.7
+"""What a server's introduction counts beside the mean of its tools."""
+_FAMILY, _OWN = 0.8, 0.4
+"""What the words of a tool's family and its own count beside its server's."""
+_DOUBT, _FLOOR = -4.0, -8.0
+"""How much, at most, a server speaks against a category, and a family or tool does: a server that is all about one
+thing may still have a few tools for another."""
+_LEAST = 0.3
+"""Below this probability nobody should rely on the answer."""
+_LEAST_FAMILY = 3
+_TOOL_VERBS = """
+    add archive cancel check clear close configure convert copy count create delete describe disable download edit
+    enable execute export fetch find generate get import insert list manage modify move open patch post put query read
+    remove rename reset resolve run save search send set show start stop submit update upload validate view write
+"""
+_VERBS = frozenset(map(stem, _TOOL_VERBS.split()))
+"""What tools of every kind begin with: no family's name."""
+_KEYS = tuple(category.key for category in TAXONOMY)
+_FIRST, _ZERO = 35, 80
+"""Weights are printable characters: from `#` (-45) over `P` (0) to `}` (+45), without the two that JSON escapes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Every word with its rarity and what it says about each category."""
+
+    numbers: Mapping[str, int]
+    rarity: Numbers
+    weights: Numbers
+    """One row a word, one column a category."""
+
+    def vector(self, counts: Mapping[str, int]) -> Sparse:
+        """A text as the numbers of its known words and how much each counts, of length 1."""
+        known = [(self.numbers[term], count) for term, count in counts.items() if term in self.numbers]
+        at = np.array([number for number, _ in known], dtype=np.intp)
+        worth = np.array([1 + math.log(count) for _, count in known], dtype=np.float32) * self.rarity[at]
+        length = float(np.sqrt(worth @ worth))
+        return at, worth / length if length else worth
+
+    def evidence(self, vector: Numbers) -> Numbers:
+        """The log-probability of each category for a dense vector of words."""
+        return log_softmax(vector @ self.weights)
+
+
+def sorted_by_words(words: Words, server: str, about: str, tools: Sequence[Text]) -> list[str]:
+    """The category of each tool by its words, its family's and its server's."""
+    if not tools:
+        return []
+    whole, own = vectors(words, server, about, tools)
+    of_server = words.evidence(whole)
+    of_families = np.zeros((len(tools), len(_KEYS)), dtype=np.float32)
+    for members in families([name for name, _, _ in tools]):
+        together = _unit(_sum((own[at] for at in members), len(words.numbers)))
+        of_families[members] = words.evidence(together.astype(np.float32))
+    of_tools = log_softmax(np.stack([words.weights[at].T @ worth for at, worth in own]))
+    scores = np.maximum(of_server, _DOUBT) + _FAMILY * np.maximum(of_families, _FLOOR)
+    scores = log_softmax((scores + _OWN * np.maximum(of_tools, _FLOOR)).astype(np.float32))
+    best = scores.argmax(axis=1).tolist()
+    sure = scores.max(axis=1) >= np.log(_LEAST)
+    return [_KEYS[at] if enough else OTHER for at, enough in zip(best, sure.tolist(), strict=True)]
+
+
+def families(names: Sequence[str]) -> list[list[int]]:
+    """The places of names that begin alike, after what all begin with: `jira_…` and `confluence_…` of one server."""
+    parts = [[part for word in words(name) for part in split(word).parts] for name in names]
+    shared = 0
+    while len(parts) > 1 and all(len(it) > shared + 1 and it[shared] == parts[0][shared] for it in parts):
+        shared += 1
+    found: dict[str, list[int]] = {}
+    for place, it in enumerate(parts):
+        if len(it) > shared and it[shared] not in _VERBS:
+            found.setdefault(it[shared], []).append(place)
+    return [places for places in found.values() if _LEAST_FAMILY <= len(places) < len(names)]
+
+
+def vectors(words: Words, server: str, about: str, tools: Sequence[Text]) -> tuple[Numbers, list[Sparse]]:
+    """The words of a server with all its tools as one vector, and those of each tool."""
+    own = [words.vector(words_of_tool(*tool)) for tool in tools]
+    whole = _unit(_sum(own, len(words.numbers)))
+    at, worth = words.vector(words_of_server(server, about))
+    whole[at] += _INTRODUCTION * worth
+    return _unit(whole).astype(np.float32), own
+
+
+def _sum(vectors: Iterable[Sparse], width: int) -> NDArray[np.float64]:
+    total = np.zeros(width, dtype=np.float64)
+    for at, worth in vectors:
+        total[at] += worth
+    return total
+
+
+def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    length = np.sqrt(vector @ vector)
+    return vector / length if length else vector
+
+
+def words_of_tool(name: str, title: str, description: str) -> Counter[str]:
+    """The terms of a tool, those of its name counted more."""
+    counts = Counter(_terms(description[:MAX_DESCRIPTION]))
+    counts.update(_terms(title))
+    for term in _terms(name):
+        counts[term] += _NAME_WORTH
+    return counts
+
+
+def words_of_server(name: str, introduction: str) -> Counter[str]:
+    """The terms a server presents itself with, those of its name counted more."""
+    counts = Counter(_terms(introduction[:MAX_INTRODUCTION]))
+    for term in _terms(name):
+        counts[term] += _SERVER_NAME_WORTH
+    return counts
+
+
+def _terms(text: str) -> Iterable[str]:
+    return (term for word in words(text) for term in terms_of(word)) if text else ()
+
+
+def log_softmax(scores: Numbers) -> Numbers:
+    """Scores as log-probabilities."""
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def pack(weights: Numbers, scale: float) -> str:
+    """One word's weights as one character a category."""
+    levels = np.clip(np.rint(weights / scale), -_ZERO + _FIRST + 1, 125 - _ZERO).astype(int)
+    return "".join(chr(_ZERO + level).replace("\\", "[") for level in levels.tolist())
+
+
+@cache
+def shipped() -> Words:
+    """The words that come with the package; read when the first text is sorted."""
+    from importlib import resources  # slow to import, and most starts know every server already
+
+    data = orjson.loads(resources.files("portico.catalog").joinpath(WEIGHTS).read_bytes())
+    rows: Mapping[str, list[object]] = data["words"]
+    packed = "".join(str(row[1]) for row in rows.values()).encode()
+    levels = np.frombuffer(packed, dtype=np.uint8).reshape(len(rows), -1).astype(np.float32) - _ZERO
+    return Words(
+        {word: number for number, word in enumerate(rows)},
+        np.array([row[0] for row in rows.values()], dtype=np.float32),
+        levels * np.float32(data["scale"]),
+    )

@@ -1,0 +1,65 @@
+"""One tree of frozen models: everything that can be configured, each field with its help text.
+
+Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as good as a loaded
+one. The key in a file is the field's name.
+
+tree (the whole) → backend (one server) → section (what every part has in common)
+"""
+
+from portico.config.backend import (
+    TARGETS,
+    BackendConfig,
+    CacheConfig,
+    Kind,
+    Timeouts,
+    ToolRules,
+    fingerprint,
+    spelled_kind,
+)
+from portico.config.section import Section
+from portico.config.tree import (
+    LONGEST_NAME,
+    META_TOOLS,
+    RESERVED_NAMES,
+    Budgets,
+    Config,
+    Exposure,
+    Gateway,
+    Learning,
+    LearningConfig,
+    Limits,
+    Profile,
+    ProfileBudgets,
+    Results,
+    Usage,
+    View,
+    default_data_dir,
+)
+
+__all__ = [
+    "LONGEST_NAME",
+    "META_TOOLS",
+    "RESERVED_NAMES",
+    "TARGETS",
+    "BackendConfig",
+    "Budgets",
+    "CacheConfig",
+    "Config",
+    "Exposure",
+    "Gateway",
+    "Kind",
+    "Learning",
+    "LearningConfig",
+    "Limits",
+    "Profile",
+    "ProfileBudgets",
+    "Results",
+    "Section",
+    "Timeouts",
+    "ToolRules",
+    "Usage",
+    "View",
+    "default_data_dir",
+    "fingerprint",
+    "spelled_kind",
+]

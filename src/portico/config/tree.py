@@ -1,0 +1,240 @@
+"""Everything that can be configured, from the servers to the logs, and what a profile makes of it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
+
+from portico.config.backend import BackendConfig
+from portico.config.section import Section, internal
+from portico.errors import UnknownName
+
+Exposure = Literal["meta", "full", "code"]
+Prefix = Literal["always", "never"]
+MetaTool = Literal["search_tools", "browse_tools", "describe_tools", "call_tool", "read_result"]
+Learning = Literal["caller", "shared", "off"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+META_TOOLS: tuple[str, ...] = get_args(MetaTool)
+RESERVED_NAMES = frozenset({"portico"})
+LONGEST_NAME = 40
+
+
+class Gateway(Section):
+    """The HTTP door."""
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on; any other than loopback needs a token.")
+    port: int = Field(default=8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    token: SecretStr | None = Field(default=None, description="Bearer token that clients must send.")
+    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted beside the loopback names.")
+    allowed_origins: tuple[str, ...] = Field(
+        default=(), description="Origins of web pages that may connect beside our own."
+    )
+    api: bool = Field(default=True, description="Answer REST under /api as well, with the same token.")
+
+
+class Budgets(Section):
+    """How many tokens an answer may have."""
+
+    discovery: int = Field(default=2000, ge=100, description="Answers of search, browse and describe.")
+    result: int = Field(
+        default=8000, ge=1000, description="A called tool's result; a larger one is kept, summed up and read in parts."
+    )
+
+
+class ProfileBudgets(Section):
+    """Budgets of one profile; what is not given is the gateway's."""
+
+    discovery: int | None = Field(default=None, ge=100, description="Answers of search, browse and describe.")
+    result: int | None = Field(default=None, ge=1000, description="A called tool's result.")
+
+
+class Limits(Section):
+    """What nobody may exceed."""
+
+    start_concurrency: int = Field(
+        default=4,
+        ge=1,
+        description="Servers started together that nobody has called; one counts for its first 5 seconds.",
+    )
+    call_s: float = Field(
+        default=600, gt=0, description="Longest call in seconds, whatever a server's own `timeouts` say."
+    )
+    max_request_bytes: ByteSize = Field(
+        default=ByteSize(4 * 1024**2),
+        gt=0,
+        description="Largest request a client may send; a number or text like 4MiB.",
+    )
+    max_message_bytes: ByteSize = Field(
+        default=ByteSize(64 * 1024**2),
+        gt=0,
+        description="Largest message a server may send; a number or text like 64MiB.",
+    )
+
+
+class LearningConfig(Section):
+    """What search learns from use; `learning: off` is short for `learning: {scope: off}`."""
+
+    scope: Learning = Field(
+        default="caller",
+        description="Who learns together: each client by its name (and profile), all clients (`shared`), or nobody "
+        "(`off`: nothing is learnt). No text of a query is kept, only hashes of its words and its vector.",
+    )
+    half_life_days: float = Field(default=30, gt=0, description="After so many days, what was learnt counts half.")
+    max_followed: int = Field(
+        default=2_000, ge=1, description="Searches and the tools called after them that each scope remembers."
+    )
+    max_together: int = Field(
+        default=5_000, ge=1, description="Pairs of tools used together that each scope remembers."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_scope_alone_will_do(cls, data: Any) -> Any:
+        return {"scope": data} if isinstance(data, str | bool) else data
+
+    @field_validator("scope", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        # YAML reads a bare `off` as false, and `on` as true.
+        return {False: "off", True: "caller"}[value] if isinstance(value, bool) else value
+
+
+class Results(Section):
+    """Results that were too large for an answer, kept on disk for the caller that got them."""
+
+    ttl_s: float = Field(default=3600, gt=0, description="How long one is kept.")
+    total_bytes: ByteSize = Field(default=ByteSize(256 * 1024**2), ge=0, description="All together; the oldest go.")
+    result_bytes: ByteSize = Field(default=ByteSize(64 * 1024**2), ge=0, description="The largest that is kept.")
+    media_bytes: ByteSize = Field(
+        default=ByteSize(2 * 1024**2), ge=0, description="Images and sounds up to this size pass as they are."
+    )
+
+
+class Usage(Section):
+    """How long the record of calls is kept; arguments and results of calls are never in it."""
+
+    calls_days: float = Field(default=30, ge=0, description="Days each call is kept for; 0 keeps none.")
+    max_calls: int = Field(default=100_000, ge=0, description="Calls that are kept at most, the latest.")
+    daily_days: float = Field(
+        default=400,
+        ge=0,
+        description="Days that the counts of each tool, and so its statistics, reach back.",
+    )
+    sessions_days: float = Field(
+        default=90, ge=0, description="Days that the tokens shown to each client session are kept for."
+    )
+
+
+class Profile(Section):
+    """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the gateway's."""
+
+    exposure: Exposure | None = Field(default=None, description="What its clients see.")
+    servers: tuple[str, ...] = Field(default=("*",), description="Globs of the servers it contains.")
+    tools: tuple[str, ...] = Field(
+        default=("*",), description="Globs of the tool addresses (`server.tool`) it contains."
+    )
+    budgets: ProfileBudgets = Field(default=ProfileBudgets(), description="Its token budgets.")
+    metatools: dict[MetaTool, bool] = Field(default={}, description="Its meta-tool switches.")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A profile with nothing left open: what a client that came by it may see."""
+
+    profile: str | None
+    exposure: Exposure
+    servers: tuple[str, ...]
+    tools: tuple[str, ...]
+    discovery_budget: int
+    result_budget: int
+    metatools: frozenset[str]
+    """Names of the meta-tools that are switched on."""
+
+
+def default_data_dir() -> Path:
+    """Where this user's data belongs on this platform."""
+    import platformdirs  # costs milliseconds, and only matters where nobody chose a folder
+
+    return Path(platformdirs.user_data_dir("portico", appauthor=False))
+
+
+class Config(Section):
+    """Everything."""
+
+    servers: dict[str, BackendConfig] = Field(default={}, description="The servers behind the gateway, by name.")
+    gateway: Gateway = Field(default=Gateway(), description="The HTTP door.")
+    exposure: Exposure = Field(
+        default="meta", description="What clients see: the meta-tools, every tool, or only search and describe."
+    )
+    prefix: Prefix = Field(
+        default="always",
+        description="Names in `full`: `always` server__tool; `never` leaves those of a single server as they are.",
+    )
+    metatools: dict[MetaTool, bool] = Field(
+        default={}, description="Switches: `call_tool: false` takes that meta-tool away."
+    )
+    profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
+    budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
+    limits: Limits = Field(default=Limits(), description="What nobody may exceed.")
+    learning: LearningConfig = Field(default=LearningConfig(), description="What search learns from use.")
+    pins: tuple[str, ...] = Field(
+        default=(), description="Addresses (`server.tool`) of tools that head the hot list, whatever their use."
+    )
+    results: Results = Field(default=Results(), description="Large results.")
+    usage: Usage = Field(default=Usage(), description="The record of calls.")
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="PostgreSQL to share with other gateways (`postgresql://user:password@host/name`): catalog, use, "
+        "tiers. Without it, there is a SQLite file in `data_dir`.",
+    )
+    data_dir: Path = Field(
+        default_factory=default_data_dir, description="Folder for what Portico remembers of its servers."
+    )
+    log_level: LogLevel = Field(default="warning", description="Least serious messages that are logged (to stderr).")
+    written: dict[str, str] = Field(default={}, **internal("As in a server, for keys outside servers."))
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _any_case(cls, value: Any) -> Any:
+        return {"warn": "warning"}.get(value.lower(), value.lower()) if isinstance(value, str) else value
+
+    @field_validator("profiles")
+    @classmethod
+    def _profile_names_fit_a_url(cls, value: dict[str, Profile]) -> dict[str, Profile]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+                raise ValueError(f"{name!r} cannot be part of a URL: use 1 to 64 of A-Z a-z 0-9 _ -")
+        return value
+
+    @field_validator("servers")
+    @classmethod
+    def _server_names_are_keys(cls, value: dict[str, BackendConfig]) -> dict[str, BackendConfig]:
+        for name in value:
+            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}", name) or name in RESERVED_NAMES:
+                raise ValueError(
+                    f"{name!r} is no server name: use up to {LONGEST_NAME} of A-Z a-z 0-9 _ -, not portico"
+                )
+        return value
+
+    def view(self, profile: str | None = None) -> View:
+        """What a client sees that came by `profile` (None: by the front door)."""
+        if profile is not None and profile not in self.profiles:
+            raise UnknownName(
+                f"There is no profile {profile!r}.",
+                nearest=tuple(self.profiles),
+                advice=f"Profiles: {', '.join(self.profiles) or 'none is configured'}.",
+            )
+        own = self.profiles[profile] if profile is not None else Profile()
+        switches: dict[str, bool] = {**self.metatools, **own.metatools}
+        return View(
+            profile,
+            own.exposure or self.exposure,
+            own.servers,
+            own.tools,
+            own.budgets.discovery or self.budgets.discovery,
+            own.budgets.result or self.budgets.result,
+            frozenset(name for name in META_TOOLS if switches.get(name, True)),
+        )

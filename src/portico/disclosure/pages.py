@@ -1,0 +1,19 @@
+"""Long lists of the protocol, a page at a time. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from portico.disclosure import cursor as cursors
+from portico.upstream.backend import Raw
+
+PAGE = 250
+
+
+def page(method: str, key: str, items: Sequence[Any], version: str, params: Raw) -> Raw:
+    """The page that the params of a listing ask for; raises StaleCursor."""
+    given = params.get("cursor")
+    offset = cursors.decode(str(given), method, version) if given is not None else 0
+    found: Raw = {key: list(items[offset : offset + PAGE])}
+    if offset + PAGE < len(items):
+        found["nextCursor"] = cursors.encode(method, version, offset + PAGE)
+    return found

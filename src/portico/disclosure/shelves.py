@@ -1,0 +1,134 @@
+"""The tools of one snapshot as they are laid out: the hot list, the categories, and each in its order. Pure.
+
+What the tiers show is decided here once, for agents (text), for the side door (JSON) and for people. T0 is the hot
+list, T1 the categories, T2 one category's or server's tools, T3 a tool itself.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from portico.catalog.categories import Category, category_of, resolve
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.disclosure.tiers import COLD, Standing
+
+HOT = 15
+POPULAR = 3
+Grounds = Literal["use", "pins", "one of each server"]
+
+
+@dataclass(frozen=True)
+class HotList:
+    """The tools to start with, and why these."""
+
+    tools: tuple[Tool, ...]
+    grounds: Grounds
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One category."""
+
+    category: Category
+    tools: tuple[Tool, ...]
+    """Hottest first."""
+    servers: tuple[str, ...]
+    """Those with the most tools in it first."""
+
+    @property
+    def popular(self) -> tuple[Tool, ...]:
+        """The tools that stand for it."""
+        return self.tools[:POPULAR]
+
+
+@dataclass(frozen=True, eq=False)
+class Shelves:
+    """A snapshot, laid out by what use has shown."""
+
+    snapshot: Snapshot
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    """By address, as last computed; tools that were not used are not in it."""
+    month: Mapping[str, int] = field(default_factory=dict)
+    """Calls of the last 30 days when the standings were computed."""
+    pins: tuple[str, ...] = ()
+    computed_at: float = 0.0
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the order of anything here may."""
+        return f"{self.snapshot.version}-{self.computed_at:.3f}"
+
+    def standing(self, address: str) -> Standing:
+        """Where a tool stands."""
+        return self.standings.get(address, COLD)
+
+    @cached_property
+    def hot(self) -> HotList:
+        """Pinned tools, then hot ones by score, then the most used; without pins and use, one of each server."""
+        pinned = [self.snapshot.tools[name] for name in self.pins if name in self.snapshot.tools]
+        used = self._hottest_first(
+            self.snapshot.tools[name]
+            for name in self.standings
+            if name in self.snapshot.tools and name not in self.pins
+        )
+        if used:
+            return HotList((*pinned, *used)[: max(HOT, len(pinned))], "use")
+        if pinned:
+            return HotList(tuple(pinned), "pins")
+        servers = (self.snapshot.servers[name] for name in sorted(self.snapshot.servers))
+        return HotList(
+            tuple(next(iter(entry.tools.values())) for entry in servers if entry.tools)[:HOT], "one of each server"
+        )
+
+    @cached_property
+    def categories(self) -> Mapping[str, Shelf]:
+        """Every category that has a tool, the largest first."""
+        members: dict[str, list[Tool]] = {}
+        for address, tool in self.snapshot.tools.items():
+            members.setdefault(self.snapshot.category(address), []).append(tool)
+        largest = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
+        return {
+            key: Shelf(
+                category_of(key),
+                self._hottest_first(tools),
+                tuple(name for name, _ in Counter(tool.server for tool in tools).most_common()),
+            )
+            for key, tools in largest
+        }
+
+    def category(self, name: str) -> Shelf:
+        """A category by its name, forgivingly; raises UnknownName with the nearest."""
+        return self.categories[resolve(name, self.categories)]
+
+    def server(self, name: str) -> tuple[Tool, ...]:
+        """A server's tools, hottest first; in its own order while none was used."""
+        if name not in self._by_server:
+            self._by_server[name] = self._hottest_first(self.snapshot.server(name).tools.values())
+        return self._by_server[name]
+
+    @cached_property
+    def _by_server(self) -> dict[str, tuple[Tool, ...]]:
+        return {}
+
+    @cached_property
+    def everything(self) -> tuple[Tool, ...]:
+        """Every tool, hottest first."""
+        return self._hottest_first(self.snapshot.tools.values())
+
+    def _hottest_first(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+        """A tool of the hot tier before all others, then the most used; what nobody used stays in its order."""
+        members = tuple(tools)
+        # Few are ever used: of a hundred thousand, only those are put in order.
+        used = [tool for tool in members if tool.address in self.standings] if self.standings else []
+        if not used:
+            return members
+
+        def coldness(tool: Tool) -> tuple[bool, int, float]:
+            standing = self.standing(tool.address)
+            return standing.tier != "hot", -self.month.get(tool.address, 0), -standing.score
+
+        rest = (tool for tool in members if tool.address not in self.standings)
+        return (*sorted(used, key=coldness), *rest)

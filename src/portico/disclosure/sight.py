@@ -1,0 +1,120 @@
+"""What one profile sees now: the snapshot within its scope, how its tools are laid out, and how its servers are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from portico.access import EVERYTHING, Scope
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.sync import Catalog
+from portico.config import Exposure
+from portico.disclosure import metatools
+from portico.disclosure.lines import ServerState, States
+from portico.disclosure.shelves import Shelves
+from portico.observability.statistics import UNUSED, Statistics
+from portico.search import Facts, Lift
+from portico.upstream.supervisor import Upstream
+
+if TYPE_CHECKING:
+    from portico.disclosure.insight import Insight
+
+
+@dataclass(frozen=True)
+class Face:
+    """What a profile's configuration says about its view."""
+
+    exposure: Exposure = "meta"
+    scope: Scope = EVERYTHING
+    prefixed: bool = True
+    discovery_budget: int = 2_000
+    result_budget: int = 8_000
+    metatools: frozenset[str] = frozenset(metatools.NAMES)
+    pins: tuple[str, ...] = field(default=())
+    profile: str = ""
+    unlisted: bool = True
+    """Whether a transparent view passes calls of tools it does not list; not where some are left out on purpose."""
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """The meta-tools its clients have, in their order; none where they see every tool."""
+        shown = {"meta": metatools.NAMES, "code": metatools.CODE_NAMES}.get(self.exposure, ())
+        # Who calls nothing has no result to read.
+        pointless = {metatools.READ} if metatools.CALL not in self.metatools else set[str]()
+        return tuple(name for name in shown if name in self.metatools - pointless)
+
+
+class Sight:
+    """One profile's eyes; what it sees is worked out anew only when something changed."""
+
+    def __init__(
+        self,
+        face: Face,
+        catalog: Catalog,
+        upstreams: Mapping[str, Upstream],
+        insight: "Insight | None" = None,
+    ) -> None:
+        self.face = face
+        self.insight = insight
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._whole: Snapshot | None = None
+        self._seen: Snapshot = catalog.snapshot.within(face.scope)
+        self._shelves: Shelves | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is seen now."""
+        if self._whole is not self._catalog.snapshot:
+            self._whole = self._catalog.snapshot
+            self._seen = self._whole.within(self.face.scope)
+        return self._seen
+
+    @property
+    def sole(self) -> str | None:
+        """The server this profile is transparent for, if it is."""
+        if self.face.exposure != "full" or self.face.prefixed or len(self.snapshot.servers) != 1:
+            return None
+        return next(iter(self.snapshot.servers))
+
+    @property
+    def shelves(self) -> Shelves:
+        """The tools as use and pins lay them out."""
+        snapshot, computed_at = self.snapshot, self.insight.standings.computed_at if self.insight else 0.0
+        made = self._shelves
+        if made is None or made.snapshot is not snapshot or made.computed_at != computed_at:
+            known = self.insight.standings if self.insight else None
+            made = Shelves(
+                snapshot,
+                known.scores if known else {},
+                known.month if known else {},
+                self.face.pins,
+                computed_at,
+            )
+            self._shelves = made
+        return made
+
+    def use(self, address: str) -> Statistics:
+        """How a tool's calls went."""
+        return self.insight.usage.statistics(address) if self.insight else UNUSED
+
+    @property
+    def used(self) -> Mapping[str, Statistics]:
+        """Every tool of this profile that was called."""
+        if self.insight is None:
+            return {}
+        return {address: use for address, use in self.insight.usage.used.items() if address in self.snapshot.tools}
+
+    def facts(self) -> Mapping[str, Facts]:
+        """How tools' calls went, for the filters of search."""
+        return self.insight.usage.facts if self.insight else {}
+
+    def popular(self) -> Mapping[str, Lift]:
+        """What everybody's use adds to the scores of search."""
+        return self.insight.standings.lifts if self.insight else {}
+
+    def states(self) -> States:
+        """How every server is."""
+        return {
+            name: ServerState(upstream.state, upstream.reason, upstream.since)
+            for name, upstream in self._upstreams.items()
+        }

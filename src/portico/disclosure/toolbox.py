@@ -1,0 +1,185 @@
+"""Tools as clients list and call them: the meta-tools, or every upstream tool under its flat name."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from portico.catalog.categories import most_common
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.catalog.visible import quoted
+from portico.disclosure import answer, describing, discovery, metatools
+from portico.disclosure.arguments import checked_arguments
+from portico.disclosure.extras import extras
+from portico.disclosure.links import Links
+from portico.disclosure.listable import listable
+from portico.disclosure.pages import page
+from portico.disclosure.question import Question
+from portico.disclosure.searching import Searching
+from portico.disclosure.sight import Sight
+from portico.disclosure.tokens import count
+from portico.errors import (
+    INVALID_PARAMS,
+    BackendUnavailable,
+    InvalidArguments,
+    PorticoError,
+    RemoteError,
+    UnknownName,
+)
+from portico.execution.call import Calls, Origin
+from portico.execution.large import Large
+from portico.execution.looking import shape_of_call
+from portico.upstream.backend import Raw
+
+
+class Toolbox:
+    """One view's tools."""
+
+    def __init__(
+        self, sight: Sight, calls: Calls, searching: Searching, links: Links, large: Large | None = None
+    ) -> None:
+        self._sight = sight
+        self._calls = calls
+        self._searching = searching
+        self._links = links
+        self._large = large
+        self._categories: dict[str, str] = {}
+        """The category that each server had when it came into the capability index."""
+        self._index: dict[str, str] = {}
+        self._defined: list[Raw] | None = None
+        self._defined_for: Snapshot | None = None
+
+    # --- listing
+
+    def list(self, params: Raw) -> Raw:
+        """A page of the list."""
+        if self._sight.face.exposure != "full":
+            return page("tools/list", "tools", self.definitions(), self._sight.snapshot.version, params)
+        found = page("tools/list", "tools", [*self.listed.items()], self._sight.snapshot.version, params)
+        found["tools"] = [listable(tool.definition, name) for name, tool in found["tools"]]
+        return found
+
+    @property
+    def listed(self) -> Mapping[str, Tool]:
+        """In `full`: every tool by the name it is listed under."""
+        snapshot, sole = self._sight.snapshot, self._sight.sole
+        return snapshot.servers[sole].tools if sole else snapshot.flat
+
+    def definitions(self) -> "list[Raw]":
+        """The meta-tools; the same bytes until a server gets known, or goes."""
+        snapshot = self._sight.snapshot
+        if self._defined is None or self._defined_for is not snapshot:
+            self._defined_for, index = snapshot, self._index_of(snapshot)
+            if self._defined is None or index != self._index:
+                self._index = index
+                self._defined = metatools.definitions(self._sight.face.enabled, index)
+        return self._defined
+
+    def differ(self) -> bool:
+        """Whether the meta-tools are others than those that were listed last; who has listed none, misses none."""
+        before = self._defined
+        return before is not None and self.definitions() != before
+
+    def _index_of(self, snapshot: Snapshot) -> dict[str, str]:
+        """Every server with its category, none where no tool of it is known.
+
+        A server keeps the category it came in with: clients cache prompts on this text.
+        """
+        for name, entry in snapshot.servers.items():
+            if entry.tools and name not in self._categories:
+                kinds = (snapshot.category(tool.address) for tool in entry.tools.values())
+                self._categories[name] = most_common(kinds)
+        return {name: self._categories.get(name, "") for name in sorted(snapshot.servers)}
+
+    # --- calling
+
+    async def call(self, params: Raw, origin: Origin) -> Raw:
+        """A tool's result, or what a meta-tool answers."""
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            raise RemoteError(INVALID_PARAMS, "tools/call needs the name of a tool")
+        arguments = {} if arguments is None else arguments
+        face, sole = self._sight.face, self._sight.sole
+        if face.exposure == "full":
+            tool = self.listed.get(name)
+            if tool is not None:
+                return await self._run(tool, arguments, origin)
+            if sole and face.unlisted:
+                return await self._calls.ask(sole, "tools/call", params, origin)
+            return await self._run(self._sight.snapshot.tool(name), arguments, origin)
+        if name not in face.enabled:
+            there = f" Tools behind this gateway are run by {metatools.CALL}(name, arguments)."
+            raise UnknownName(
+                f"there is no tool {quoted(name)} in this list",
+                nearest=face.enabled,
+                advice=f"It has: {', '.join(face.enabled)}.{there if metatools.CALL in face.enabled else ''}",
+            )
+        return await self._meta_call(name, arguments, origin)
+
+    async def _meta_call(self, name: str, arguments: Any, origin: Origin) -> Raw:
+        try:
+            checked = checked_arguments(self.definitions(), name, arguments)
+            if name == metatools.CALL:
+                return await self._call_by_name(checked, origin)
+            if name == metatools.SEARCH:
+                return answer.text(await self.search(Question.of(checked), origin))
+            if name == metatools.READ:
+                return answer.text(await self._read(checked, origin))
+            return self._discover(name, checked)
+        except PorticoError as error:
+            if isinstance(error, RemoteError):
+                raise
+            return answer.refusal(error)
+
+    async def search(self, question: Question, origin: Origin) -> str:
+        """A page of what is found."""
+        sight = self._sight
+        about = (sight.states(), sight.face.discovery_budget, sight.face.enabled)
+        return await self._searching.answer(sight.snapshot, question, origin.caller, *about)
+
+    def _discover(self, name: str, arguments: Raw) -> Raw:
+        sight, states, budget = self._sight, self._sight.states(), self._sight.face.discovery_budget
+        if name == metatools.DESCRIBE:
+            body, found = describing.describe(
+                sight.snapshot, budget, **arguments, states=states, extra=lambda tool: extras(sight, tool)
+            )
+            return answer.text(body) if found else {**answer.text(body), "isError": True}
+        if arguments.get("server") or arguments.get("category"):
+            return answer.text(discovery.browse(sight.shelves, states, budget, **arguments))
+        return answer.text(discovery.overview(sight.shelves, states, budget, arguments.get("cursor")))
+
+    async def _call_by_name(self, arguments: Raw, origin: Origin) -> Raw:
+        name, snapshot = arguments["name"], self._sight.snapshot
+        try:
+            tool = snapshot.tool(name)
+        except UnknownName as error:
+            raise discovery.explained(error, name, snapshot, self._sight.states()) from error
+        given = arguments.get("arguments") or {}
+        if arguments.get("view") == "shape":
+            confirm = bool(arguments.get("confirm"))
+            return await self._answered(
+                tool, shape_of_call(self._calls, tool, given, origin, confirm=confirm, count=count)
+            )
+        return await self._run(tool, given, origin)
+
+    async def _read(self, arguments: Raw, origin: Origin) -> str:
+        if self._large is None:
+            raise UnknownName("there is no such result")
+        return await self._large.reader.read(origin.caller, **arguments, budget=self._sight.face.result_budget)
+
+    async def _run(self, tool: Tool, arguments: Any, origin: Origin) -> Raw:
+        result = await self._answered(tool, self._calls.call(tool, arguments, origin))
+        face = self._sight.face
+        if not self._sight.sole:
+            self._links.remember(origin.caller.session, tool.server, result)
+        if self._large is None or face.exposure == "full":
+            return result  # a client that lists a tool itself holds its result against the declared schema
+        by_tool = metatools.READ in face.enabled
+        return await self._large.handles.fit(tool, result, origin.caller, budget=face.result_budget, by_tool=by_tool)
+
+    async def _answered(self, tool: Tool, call: Awaitable[Raw]) -> Raw:
+        try:
+            return await call
+        except InvalidArguments as error:
+            return answer.refusal(error, more=discovery.schema_hint(tool, self._sight.face.discovery_budget))
+        except BackendUnavailable as error:
+            return answer.refusal(error)

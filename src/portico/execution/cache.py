@@ -1,0 +1,244 @@
+"""Answers that are kept for a while, so that the same question need not be asked twice; and once at the same time.
+
+Off unless a server's configuration gives a time: `readOnlyHint` says that a tool changes nothing, not that its answer
+stays true, and only whoever set the server up knows how stale an answer may be. With a time for the server, its tools
+that say they are read-only are kept; a tool named with a time of its own is taken to be, whatever it says.
+
+An answer is dropped when its time is over, when its tool's definition changes, when a tool of the same server that may
+change things is called, and when there is no room. Errors are never kept. Entries are JSON text: exact in size, small
+in memory, and nobody can change the next caller's copy.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import orjson
+
+from portico.access import Caller
+from portico.catalog.tool import Tool
+from portico.events import CatalogChanged, Event
+from portico.execution.json_stream import weight
+from portico.upstream import jsontext
+from portico.upstream.backend import Raw
+
+MAX_BYTES = 32 * 1024**2
+MAX_ENTRIES = 10_000
+MAX_ENTRY_BYTES = 1024**2
+"""A larger answer is not kept: decoding it would hold up the event loop, and result handles keep it anyway."""
+MARK = "portico/cached"
+"""In `_meta` of an answer that was kept: `{"age_s": 12.3}`."""
+_OVERHEAD = 400
+"""Bytes of an entry beside its text."""
+
+Key = tuple[str, str, str, str, bytes]
+
+
+@dataclass(frozen=True)
+class CacheRule:
+    """How long answers of one server are kept."""
+
+    ttl_s: float = 0
+    """For its tools that say they are read-only; 0 keeps none."""
+    tools: Mapping[str, float] = field(default_factory=dict)
+    """Globs of tool names with their own time; the first that fits counts."""
+
+    def ttl(self, tool: Tool) -> float:
+        """How long an answer of this tool is kept."""
+        for pattern, seconds in self.tools.items():
+            if fnmatchcase(tool.name, pattern):
+                return seconds
+        return self.ttl_s if is_read_only(tool) else 0
+
+
+def is_read_only(tool: Tool) -> bool:
+    """Whether a tool's own annotations say that it changes nothing."""
+    return tool.annotations.get("readOnlyHint") is True
+
+
+def age_of(result: Raw) -> float | None:
+    """How old a kept answer is; None for a fresh one."""
+    meta = result.get("_meta")
+    mark = meta.get(MARK) if isinstance(meta, dict) else None
+    age = mark.get("age_s") if isinstance(mark, dict) else None
+    return float(age) if isinstance(age, int | float) else None
+
+
+def key_of(tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool) -> Key | None:
+    """What makes two calls the same; None where the arguments cannot be compared."""
+    try:
+        text = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # numbers beyond 64 bits: rare enough to be asked each time
+        return None
+    return tool.address, tool.hash, caller.profile, caller.session if isolated else "", text
+
+
+@dataclass
+class _Entry:
+    body: bytes
+    at: float
+    until: float
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + _OVERHEAD
+
+
+@dataclass
+class _Flight:
+    task: "asyncio.Task[Raw]"
+    waiting: int = 0
+
+
+class Cache:
+    """Keeps answers. One event loop's own."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, CacheRule],
+        isolated: Collection[str] = (),
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_entries: int = MAX_ENTRIES,
+        max_entry_bytes: int = MAX_ENTRY_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`rules` by server; `isolated` names the servers where each session has its own state."""
+        self._rules = {server: rule for server, rule in rules.items() if rule.ttl_s > 0 or any(rule.tools.values())}
+        self._isolated = frozenset(isolated)
+        self._max_bytes, self._max_entries, self._max_entry_bytes = max_bytes, max_entries, max_entry_bytes
+        self._clock = clock
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._held = 0
+        self._flights: dict[Key, _Flight] = {}
+        self._changes: dict[str, int] = {}
+        """How often each server may have changed: an answer that was asked before a change is not kept after it."""
+        self.hits = self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the answers take."""
+        return self._held
+
+    async def answer(
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, ask: Callable[[], Awaitable[Raw]]
+    ) -> Raw:
+        """The kept answer, that of the same question now being asked, or a new one."""
+        rule = self._rules.get(tool.server)
+        ttl = rule.ttl(tool) if rule else 0
+        key = key_of(tool, arguments, caller, isolated=tool.server in self._isolated) if ttl > 0 else None
+        if key is None:
+            if rule is None:
+                return await ask()
+            return await self._changing(tool, ask)
+        if (kept := self._kept(key)) is not None:
+            self.hits += 1
+            return kept
+        self.misses += 1
+        return await self._together(key, tool.server, ttl, ask)
+
+    def forget(self, server: str, tools: Collection[str] | None = None) -> None:
+        """Drop what is kept of these tools (addresses) of a server, or of all."""
+        self._changes[server] = self._changes.get(server, 0) + 1
+        start = f"{server}."
+        for key in [
+            key for key in self._entries if (key[0] in tools if tools is not None else key[0].startswith(start))
+        ]:
+            self._drop(key)
+
+    def heard(self, event: Event) -> None:
+        """Drop the answers of tools that changed or went; subscribe it to `CatalogChanged`."""
+        if isinstance(event, CatalogChanged) and event.tools:
+            self.forget(event.server, {*event.changed, *event.removed})
+
+    def expire(self) -> None:
+        """Drop what is over its time; for housekeeping."""
+        now = self._clock()
+        for key in [key for key, entry in self._entries.items() if entry.until <= now]:
+            self._drop(key)
+
+    async def _changing(self, tool: Tool, ask: Callable[[], Awaitable[Raw]]) -> Raw:
+        """A call that is not kept; one that may change its server makes what is kept of it doubtful."""
+        if is_read_only(tool):
+            return await ask()
+        self.forget(tool.server)
+        try:
+            return await ask()
+        finally:
+            self.forget(tool.server)
+
+    def _kept(self, key: Key) -> Raw | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        now = self._clock()
+        if entry.until <= now:
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        result: Raw = jsontext.loads(entry.body)
+        meta = result.get("_meta")
+        age = {"age_s": round(now - entry.at, 3)}
+        result["_meta"] = {**(meta if isinstance(meta, dict) else {}), MARK: age}
+        return result
+
+    async def _together(self, key: Key, server: str, ttl: float, ask: Callable[[], Awaitable[Raw]]) -> Raw:
+        flight = self._flights.get(key)
+        shared = flight is not None
+        if flight is None:
+            flight = _Flight(asyncio.create_task(self._fetch(key, server, ttl, ask), name=f"call {key[0]}"))
+            self._flights[key] = flight
+        flight.waiting += 1
+        try:
+            result = await asyncio.shield(flight.task)
+        except asyncio.CancelledError:
+            if flight.waiting == 1 and not flight.task.done():
+                # The last who wanted it is gone. Awaited, so that the upstream has been told when this returns.
+                self._flights.pop(key, None)
+                flight.task.cancel()
+                await asyncio.wait({flight.task})
+            raise
+        finally:
+            flight.waiting -= 1
+        return dict(result) if shared else result
+
+    async def _fetch(self, key: Key, server: str, ttl: float, ask: Callable[[], Awaitable[Raw]]) -> Raw:
+        changes = self._changes.get(server, 0)
+        try:
+            result = await ask()
+        finally:
+            if (flight := self._flights.get(key)) and flight.task is asyncio.current_task():
+                del self._flights[key]
+        if changes == self._changes.get(server, 0):
+            self._keep(key, result, ttl)
+        return result
+
+    def _keep(self, key: Key, result: Raw, ttl: float) -> None:
+        if result.get("isError") or result.get("resultType", "complete") != "complete":
+            return
+        if weight(result, self._max_entry_bytes) >= self._max_entry_bytes:
+            return
+        try:
+            body = jsontext.dumps(result)
+        except (TypeError, ValueError, RecursionError):
+            return
+        if len(body) > self._max_entry_bytes:
+            return
+        now = self._clock()
+        self._drop(key)
+        self._entries[key] = entry = _Entry(body, now, now + ttl)
+        self._held += entry.size + len(key[4])
+        while self._held > self._max_bytes or len(self._entries) > self._max_entries:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._held -= entry.size + len(key[4])

@@ -1,0 +1,138 @@
+"""`read_result` and `portico://result/{id}`: a stored result, in parts that fit an answer or as the whole resource."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from portico.access import Caller
+from portico.catalog.visible import quoted
+from portico.errors import InvalidArguments, UnknownName
+from portico.execution.garbage import no_collection
+from portico.execution.handles import RESULT_TOKENS, Cursors, question
+from portico.execution.json_stream import decoded, lines, parts
+from portico.execution.reading import fitting, matcher, page, search
+from portico.execution.results import ResultStore, Stored
+from portico.execution.sampling import Sampler
+from portico.execution.selecting import selected
+from portico.execution.shape import described, infer
+from portico.upstream.backend import Raw
+
+Count = Callable[[str], int]
+
+_FRAME_TOKENS = 90
+"""Tokens of what is said around a part."""
+_CONTEXT_LINES = 2
+_LARGE = 1024**2
+_LONG_TEXT = 200
+
+
+class Reader:
+    """Reads stored results for their callers."""
+
+    def __init__(self, store: ResultStore, count: Count, cursors: Cursors, *, budget: int = RESULT_TOKENS) -> None:
+        self._store, self._count, self._cursors, self._budget = store, count, cursors, budget
+
+    async def read(
+        self,
+        caller: Caller,
+        result_id: str,
+        path: str = "",
+        grep: str = "",
+        cursor: str = "",
+        *,
+        budget: int | None = None,
+    ) -> str:
+        """A part of a result, as text; raises UnknownName, InvalidArguments, StaleCursor."""
+        stored = self._store.find(caller, result_id)
+        start = self._cursors.decode(cursor, question(stored, path, grep), "") if cursor else 0
+        tokens = max(50, (budget or self._budget) - _FRAME_TOKENS)
+        async with self._store.turn():
+            try:
+                return await asyncio.to_thread(self._part, stored, path, grep, start, tokens)
+            except FileNotFoundError:
+                self._store.drop(stored)
+                raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
+
+    async def resource(self, caller: Caller, result_id: str) -> Raw:
+        """The whole, as the answer of `resources/read`; raises UnknownName."""
+        stored = self._store.find(caller, result_id)
+        async with self._store.turn():
+            try:
+                body = await asyncio.to_thread(self._store.files.read, stored.id)
+            except FileNotFoundError:
+                self._store.drop(stored)
+                raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
+        text = await asyncio.to_thread(body.decode)
+        contents: Raw = {"uri": stored.uri, "mimeType": stored.mime or "text/plain"}
+        contents["blob" if stored.kind == "blob" else "text"] = text
+        return {"contents": [contents]}
+
+    def _part(self, stored: Stored, path: str, grep: str, start: int, tokens: int) -> str:
+        if not path:
+            return self._matches(stored, path, grep, None, start, tokens) if grep else self._page(stored, start, tokens)
+        if stored.kind != "json":
+            raise InvalidArguments(
+                f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else stored.mime}",
+                advice="Use grep to find lines, or read it page by page." if stored.kind == "text" else "",
+            )
+        with no_collection() if stored.size > _LARGE else contextlib.nullcontext():
+            body = self._store.files.read(stored.id).decode()
+            with contextlib.closing(selected(decoded(body), path)) as selection:
+                if selection.value is None:
+                    return self._nothing(body, path, tokens)
+                return self._at_path(stored, selection.value, path, grep, start, tokens)
+
+    def _nothing(self, body: str, path: str, tokens: int) -> str:
+        sampler = Sampler()
+        for _ in sampler.watch(decoded(body)):
+            pass
+        told = described(infer(sampler.value), min(400, tokens), self._count)
+        return f"Nothing is at {quoted(path)}: null. The whole result is {told}"
+
+    def _at_path(self, stored: Stored, found: Any, path: str, grep: str, start: int, tokens: int) -> str:
+        if isinstance(found, str) and ("\n" in found or len(found) > _LONG_TEXT):
+            # Text inside JSON: without the escapes that would make one line of it.
+            texts: Iterable[str] = (f"{line}\n" for line in found.split("\n"))
+        else:
+            texts = lines(parts(found))
+        if grep:
+            return self._matches(stored, path, grep, texts, start, tokens)
+        part = page(texts, start, tokens, self._count)
+        if not part.text:
+            return "There is no more."
+        return self._framed("", part.text.rstrip("\n"), stored, path, grep, part.next)
+
+    def _page(self, stored: Stored, start: int, tokens: int) -> str:
+        # As many bytes as characters could be wanted: the last may be half a character, and is then not shown.
+        text = self._store.files.read(stored.id, start, tokens * 8).decode(errors="ignore")
+        if not text:
+            return "There is no more."
+        shown = text[: fitting(text, tokens, self._count)]
+        end = start + len(shown.encode())
+        title = f"[bytes {start:,}–{end:,} of {stored.size:,}]\n"
+        return self._framed(title, shown.rstrip("\n"), stored, "", "", end if end < stored.size else None)
+
+    def _matches(
+        self, stored: Stored, path: str, grep: str, texts: Iterable[str] | None, start: int, tokens: int
+    ) -> str:
+        looking = matcher(grep)
+        context = _CONTEXT_LINES if stored.kind == "text" else 0
+        with contextlib.ExitStack() as stack:
+            if texts is None:
+                rows = stack.enter_context(contextlib.closing(self._store.files.lines(stored.id)))
+            else:
+                rows = (text.removesuffix("\n") for text in texts)
+            found = search(rows, looking, start, tokens, self._count, context=context)
+        how = "as plain text" if looking.plain else "as a regular expression"
+        if not found.matches and found.next is None:
+            return f"No line matches {quoted(grep)} ({how}, {found.looked_at - start:,} lines looked at)."
+        title = f"[{found.matches:,} lines match {quoted(grep)}, {how}, to line {found.looked_at:,}]\n"
+        return self._framed(title, found.text, stored, path, grep, found.next)
+
+    def _framed(self, title: str, body: str, stored: Stored, path: str, grep: str, following: int | None) -> str:
+        if following is None:
+            return f"{title}{body}"
+        cursor = self._cursors.encode(question(stored, path, grep), "", following)
+        same = " and the same path" * bool(path) + " and the same grep" * bool(grep)
+        return f'{title}{body}\n[more: read_result(result_id="{stored.id}", cursor="{cursor}"){same}]'

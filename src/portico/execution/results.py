@@ -1,0 +1,151 @@
+"""Large results that wait to be read: who may, for how long, and how many. The index is in memory, the bodies on disk.
+
+An id is as good as a key: 128 random bits, and another caller's is not found. What is over its time or over the total
+goes, first the oldest of whoever holds most.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from portico.access import Caller
+from portico.errors import UnknownName
+from portico.storage.result_files import ResultFiles
+
+Kind = Literal["json", "text", "blob"]
+
+SCHEME = "portico://result/"
+TTL_S = 3_600.0
+TOTAL_BYTES = 256 * 1024**2
+RESULT_BYTES = 64 * 1024**2
+AT_ONCE = 2
+"""Large results that are taken apart or read at the same time: each costs memory and a thread."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One result that can be read."""
+
+    id: str
+    owner: str
+    tool: str
+    kind: Kind
+    size: int
+    expires: float
+    mime: str = ""
+
+    @property
+    def uri(self) -> str:
+        """The resource that is the whole of it."""
+        return SCHEME + self.id
+
+
+def owner_of(caller: Caller) -> str:
+    """Whose results these are: a session's where there is one, else a client's by its name and profile."""
+    return f"{caller.profile}\n{caller.session or caller.name}"
+
+
+class ResultStore:
+    """Keeps bodies, and finds them again for whoever they belong to. One event loop's own."""
+
+    def __init__(
+        self,
+        files: ResultFiles,
+        *,
+        ttl_s: float = TTL_S,
+        total_bytes: int = TOTAL_BYTES,
+        result_bytes: int = RESULT_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.files = files
+        self.ttl_s = ttl_s
+        self._total_bytes = total_bytes
+        self._result_bytes = min(result_bytes, total_bytes)
+        self._clock = clock
+        self._stored: dict[str, Stored] = {}
+        """In the order they came."""
+        self._held = 0
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is on disk."""
+        return self._held
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """One of the few places for heavy work."""
+        async with self._turns:
+            yield
+
+    async def keep(self, caller: Caller, tool: str, kind: Kind, texts: Iterable[str], mime: str = "") -> Stored:
+        """Write a body, in a thread; raises TooLarge, OSError, and whatever `texts` raises, leaving nothing behind."""
+        name = secrets.token_urlsafe(16)
+        expires = self._clock() + self.ttl_s
+        writing = asyncio.create_task(
+            asyncio.to_thread(self.files.write, name, texts, expires, self._result_bytes), name="keep a result"
+        )
+        try:
+            size = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            writing.add_done_callback(lambda done: self._abandoned(name, done))
+            raise
+        stored = Stored(name, owner_of(caller), tool, kind, size, expires, mime)
+        self._stored[name] = stored
+        self._held += size
+        self._make_room(stored)
+        return stored
+
+    def find(self, caller: Caller, result_id: str) -> Stored:
+        """A result by its id or URI; raises UnknownName, also for another caller's."""
+        name = result_id.strip().removeprefix(SCHEME)
+        stored = self._stored.get(name)
+        if stored is None or stored.owner != owner_of(caller) or stored.expires <= self._clock():
+            raise UnknownName(
+                "there is no such result",
+                advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; call the tool again for a new one.",
+            )
+        return stored
+
+    def sweep(self) -> None:
+        """Let go of what is over its time. Blocks on the disk for a moment; for start and housekeeping."""
+        now = self._clock()
+        for stored in [one for one in self._stored.values() if one.expires <= now]:
+            self.drop(stored)
+        self.files.sweep()
+
+    def drop(self, stored: Stored) -> None:
+        """Let go of one."""
+        if self._stored.pop(stored.id, None) is not None:
+            self._held -= stored.size
+            self.files.delete(stored.id)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for stored in list(self._stored.values()):
+            self.drop(stored)
+        self.files.close()
+
+    def _make_room(self, newest: Stored) -> None:
+        now = self._clock()
+        for stored in [one for one in self._stored.values() if one.expires <= now]:
+            self.drop(stored)
+        while self._held > self._total_bytes:
+            held: dict[str, int] = {}
+            for one in self._stored.values():
+                held[one.owner] = held.get(one.owner, 0) + one.size
+            most = max(held, key=lambda owner: held[owner])
+            theirs = [one for one in self._stored.values() if one.owner == most and one is not newest]
+            self.drop(theirs[0] if theirs else next(one for one in self._stored.values() if one is not newest))
+
+    def _abandoned(self, name: str, writing: asyncio.Task[int]) -> None:
+        if not writing.cancelled():
+            writing.exception()
+        self.files.delete(name)

@@ -1,0 +1,236 @@
+"""JMESPath over a large result, as far as possible without having all of it in memory. Pure; bounded in time and size.
+
+Most paths go down by name and then over a list: those are followed through the stream of parts, one item of the list at
+a time, and what comes before and after is never built. What cannot be done so is done on the part it is about.
+
+A caller writes the path, so it is taken for hostile: JMESPath can double a list with every few characters, and what its
+steps make is added up.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from portico.catalog.visible import quoted
+from portico.errors import InvalidArguments
+from portico.execution.json_stream import Part, dismantle, parts, whole
+
+MAX_EXPRESSION = 1_000
+"""Characters of a path."""
+MAX_MADE = 10_000_000
+"""Items and characters that the steps of a path may make in all."""
+PATH_S = 5.0
+
+_MAKING = frozenset(
+    ("projection", "value_projection", "filter_projection", "flatten", "slice", "multi_select_list",
+     "function_expression")
+)  # fmt: skip
+"""Steps that make lists or texts; the others pick what is there."""
+_ADVICE = "Select fewer items first: items[0:100].…"
+
+Node = Mapping[str, Any]
+
+
+class Selection:
+    """What a path selects. `close` takes it apart, when it has been read."""
+
+    def __init__(self, value: Any, built: list[Any]) -> None:
+        self.value = value
+        self._built = built
+
+    def close(self) -> None:
+        """Free what was built for it, bit by bit."""
+        self.value = None
+        dismantle(self._built)
+
+
+def selected(stream: Iterable[Part], path: str) -> Selection:
+    """What a JMESPath expression makes of the value these are the parts of; raises InvalidArguments.
+
+    The stream is the caller's own: what is built from it is taken apart afterwards.
+    """
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    if len(path) > MAX_EXPRESSION:
+        raise InvalidArguments(f"path has more than {MAX_EXPRESSION} characters", advice="Ask for less at a time.")
+    try:
+        following, parsed = _Following(), cast("Node", jmespath.compile(path).parsed)
+        return Selection(following.over(parsed, iter(stream)), following.built)
+    except (JMESPathError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
+        raise InvalidArguments(
+            f"the path {quoted(path)} cannot be used: {' '.join(str(error).split())[:300]}",
+            advice="It is JMESPath: items[0:10].name, items[?state=='open'].{id: id, title: title}, keys(@).",
+        ) from None
+    except RecursionError:
+        raise InvalidArguments("the path goes too deep", advice="Take fewer steps at a time.") from None
+
+
+class _Following:
+    """Follows one path."""
+
+    def __init__(self) -> None:
+        self._visitor = _bounded()
+        self.built: list[Any] = []
+
+    def over(self, node: Node, stream: Iterator[Part]) -> Any:
+        """What a step makes of a stream."""
+        kind, children = node["type"], node["children"]
+        if _picks(node):
+            return self._all(_picked(node, stream))
+        if kind == "pipe" or kind == "index_expression":
+            return self._then(children[1:], self.over(children[0], stream))
+        if kind == "subexpression":
+            return self._in_turn(children, stream)
+        if kind in ("projection", "filter_projection") and (source := _source(children[0])):
+            items = _items(_picked(source[0], stream))
+            return None if items is None else self._projected(islice(items, *source[1]), *children[1:])
+        return self._visit(node, self._all(stream))
+
+    def _in_turn(self, steps: list[Node], stream: Iterator[Part]) -> Any:
+        at = 0
+        rest: Iterator[Part] | None = stream
+        while at < len(steps) - 1 and _picks(steps[at]):
+            rest = _picked(steps[at], rest)
+            at += 1
+        if rest is None:
+            return self._then(steps[at:], None)
+        return self._then(steps[at + 1 :], self.over(steps[at], rest))
+
+    def _then(self, steps: list[Node], value: Any) -> Any:
+        for step in steps:
+            value = self._visit(step, value)
+        return value
+
+    def _projected(self, items: Iterator[Any], then: Node, condition: Node | None = None) -> list[Any]:
+        found: list[Any] = []
+        for item in items:
+            if condition is not None and not self._visitor.holds(self._visit(condition, item)):
+                continue
+            made = self._visit(then, item)
+            if made is not None:
+                found.append(made)
+                self._visitor.spend(1)
+                if made is item:
+                    self.built.append(item)
+        return found
+
+    def _visit(self, node: Node, value: Any) -> Any:
+        return self._visitor.visit(node, value)
+
+    def _all(self, stream: Iterator[Part] | None) -> Any:
+        if stream is None:
+            return None
+        value = whole(stream)
+        self.built.append(value)
+        return value
+
+
+def _source(node: Node) -> tuple[Node, tuple[Any, ...]] | None:
+    """The list that a projection goes over, and from where to where; None where it must be had at once."""
+    bounds: tuple[Any, ...] = (None,)
+    if node["type"] == "index_expression" and node["children"][-1]["type"] == "slice":
+        *before, last = node["children"]
+        node, bounds = {"type": "subexpression", "children": before}, tuple(last["children"])
+    forward = all(bound is None or bound >= 0 for bound in bounds) and bounds[2:] != (0,)
+    return (node, bounds) if forward and _picks(node) else None
+
+
+def _picks(node: Node) -> bool:
+    """Whether a step only goes down to a part of what is there."""
+    kind = node["type"]
+    if kind == "subexpression" or kind == "index_expression":
+        return all(map(_picks, node["children"]))
+    return kind in ("identity", "current", "field") or (kind == "index" and node["value"] >= 0)
+
+
+def _picked(node: Node, stream: Iterator[Part] | None) -> Iterator[Part] | None:
+    """The parts of what a step goes down to; None where there is nothing."""
+    if stream is None or node["type"] in ("identity", "current"):
+        return stream
+    if node["type"] == "field" or node["type"] == "index":
+        return _child(stream, node["value"])
+    for step in node["children"]:
+        stream = _picked(step, stream)
+    return stream
+
+
+def _child(stream: Iterator[Part], wanted: str | int) -> Iterator[Part] | None:
+    """The parts of one child, by its name or number."""
+    what, _, value = next(stream)
+    if what == "item":
+        if isinstance(value, list) and isinstance(wanted, int):
+            return parts(value[wanted]) if wanted < len(value) else None
+        return parts(value[wanted]) if isinstance(value, dict) and wanted in value else None
+    if (value == "{") is isinstance(wanted, int):
+        return None
+    number = -1
+    for part in stream:
+        if part[0] == "close":
+            return None
+        number += 1
+        if (part[1] if value == "{" else number) == wanted:
+            return _one(part, stream)
+        for _ in _one(part, stream):
+            pass
+    return None
+
+
+def _one(first: Part, stream: Iterator[Part]) -> Iterator[Part]:
+    """The parts of the child that begins with `first`."""
+    yield first[0], None, first[2]
+    depth = 1 if first[0] == "open" else 0
+    while depth:
+        part = next(stream)
+        depth += {"open": 1, "close": -1, "item": 0}[part[0]]
+        yield part
+
+
+def _items(stream: Iterator[Part] | None) -> Iterator[Any] | None:
+    """The items of an array, each whole; None where it is none."""
+    if stream is None:
+        return None
+    what, _, value = next(stream)
+    if what == "item":
+        return iter(value) if isinstance(value, list) else None
+    return None if value == "{" else _each(stream)
+
+
+def _each(stream: Iterator[Part]) -> Iterator[Any]:
+    for part in stream:
+        if part[0] == "close":
+            return
+        yield part[2] if part[0] == "item" else whole(_one(part, stream))
+
+
+def _bounded() -> Any:
+    # Here, because jmespath is only read when somebody asks for a path.
+    from jmespath.visitor import TreeInterpreter
+
+    class Bounded(TreeInterpreter):
+        """Adds up what every step makes, and looks at the clock."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._made = self._steps = 0
+            self._ends = time.monotonic() + PATH_S
+
+        def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+            found: Any = super().visit(node, *args, **kwargs)
+            self.spend(len(found) if isinstance(found, list | str) and node["type"] in _MAKING else 0)
+            return found
+
+        def spend(self, made: int) -> None:
+            self._made += made
+            self._steps += 1
+            if self._made > MAX_MADE:
+                raise InvalidArguments("the path yields too much", advice=_ADVICE)
+            if not self._steps % 256 and time.monotonic() > self._ends:
+                raise InvalidArguments("the path takes too long", advice=_ADVICE)
+
+        def holds(self, value: Any) -> bool:
+            # As JMESPath has it: zero is true.
+            return bool(value) or (isinstance(value, int | float) and not isinstance(value, bool))
+
+    return Bounded()

@@ -1,0 +1,100 @@
+"""Bodies of large results, one file each, readable by nobody else and gone when their time is over.
+
+A file's time of change is the time it expires: whoever sweeps the folder (several gateways may share it) knows without
+asking which files nobody can want any more. What a crash left behind is swept by the next start.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 600.0
+"""Nothing is swept sooner after its time: clocks differ, and a file that is being written has no expiry yet."""
+_BATCH = 256 * 1024
+_ENDING = ".result"
+
+
+class TooLarge(Exception):
+    """A body has more bytes than one may have."""
+
+
+class ResultFiles:
+    """A folder of bodies. Calls block on the disk; they belong in a thread."""
+
+    def __init__(self, folder: Path | None, clock: Callable[[], float] = time.time) -> None:
+        """Without a folder, there is a temporary one until `close`."""
+        self._folder = folder
+        self._temporary: Path | None = None
+        self._clock = clock
+
+    def write(self, name: str, texts: Iterable[str], expires: float, limit: int) -> int:
+        """Keep a body and return its bytes; raises TooLarge, OSError, and whatever `texts` raises, leaving nothing."""
+        path = self._path(name)
+        size = 0
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+            with os.fdopen(handle, "wb", buffering=_BATCH) as file:
+                for text in texts:
+                    body = text.encode(errors="replace")
+                    size += len(body)
+                    if size > limit:
+                        raise TooLarge(f"it has more than {limit} bytes")
+                    file.write(body)
+            os.utime(path, (expires, expires))
+        except BaseException:
+            self.delete(name)
+            raise
+        return size
+
+    def read(self, name: str, start: int = 0, size: int = -1) -> bytes:
+        """A part of a body; raises FileNotFoundError where it is gone."""
+        with self._path(name).open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+
+    def lines(self, name: str) -> Generator[str]:
+        """A body line by line, without their ends."""
+        with self._path(name).open("r", encoding="utf-8", newline="\n") as file:
+            for line in file:
+                yield line.removesuffix("\n")
+
+    def delete(self, name: str) -> None:
+        """Forget a body, if it is there."""
+        with contextlib.suppress(OSError):  # one that is being read on Windows goes with the next sweep
+            self._path(name).unlink(missing_ok=True)
+
+    def sweep(self) -> int:
+        """Delete bodies whose time is over, whoever wrote them, and say how many there were."""
+        if self._folder is None or not self._folder.is_dir():
+            return 0
+        swept = 0
+        try:
+            for path in self._folder.glob(f"*{_ENDING}"):
+                with contextlib.suppress(OSError):
+                    if path.stat().st_mtime + GRACE_S < self._clock():
+                        path.unlink()
+                        swept += 1
+        except OSError as error:
+            logger.warning("old results in %s cannot be swept: %s", self._folder, error)
+        return swept
+
+    def close(self) -> None:
+        """Remove the temporary folder, if there is one."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def _path(self, name: str) -> Path:
+        folder = self._folder or self._temporary
+        if folder is None:
+            folder = self._temporary = Path(tempfile.mkdtemp(prefix="portico-results-"))
+        elif not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder / f"{name}{_ENDING}"

@@ -1,0 +1,80 @@
+"""Connections to either database, as SQLAlchemy wants them."""
+
+import contextlib
+import sqlite3
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+from portico.storage.sql.address import Postgres, Sqlite
+from portico.storage.sql.trouble import RecordUnavailable
+
+WRITES = "portico_writes"
+"""The execution option of a transaction that will write."""
+_CONNECT_S = 10
+_COMMAND_S = 120
+_BUSY_MS = 15_000
+"""Longer than another process holds a write lock, a large catalog included."""
+
+
+async def connect_postgres(address: Postgres) -> Any:
+    """A connection of asyncpg's own, which also reads `sslmode` and its kind from the URL."""
+    import asyncpg
+
+    try:
+        return await asyncpg.connect(address.dsn, timeout=_CONNECT_S, command_timeout=_COMMAND_S)
+    except ValueError as error:
+        if isinstance(error, asyncpg.InterfaceError):
+            raise
+        # A number that is none, in the URL or in a PG… variable; its words may repeat a password.
+        raise RecordUnavailable(
+            f"PostgreSQL ({address.shown}) cannot be used: a part of its address is not understood.",
+            advice="Look at what stands after ? in `database_url`, and at the environment variables PGPORT and PGSSL….",
+        ) from None
+
+
+def postgres_engine(address: Postgres) -> AsyncEngine:
+    """Connections that are looked at before use: PostgreSQL may have restarted meanwhile."""
+    # SQLAlchemy never hears the URL, so nothing it logs or raises repeats the password.
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=lambda *_, **__: connect_postgres(address),
+        pool_pre_ping=True,
+        pool_size=4,
+        max_overflow=4,
+        hide_parameters=True,
+    )
+
+
+def sqlite_engine(address: Sqlite) -> AsyncEngine:
+    """Connections to one file, each with a thread of its own; one connection to memory."""
+    in_memory = address.path is None
+    engine = create_async_engine(
+        sa.URL.create("sqlite+aiosqlite", database=":memory:" if in_memory else str(address.path)),
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=1 if in_memory else 3,
+        max_overflow=0,
+        # Transactions are begun below: the driver would begin them late, and as readers that cannot become writers.
+        connect_args={"isolation_level": None, "timeout": _BUSY_MS / 1_000},
+        hide_parameters=True,
+    )
+    event.listen(engine.sync_engine, "connect", _prepare)
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    # No waiting brings it about while another gateway does the same.
+    with contextlib.suppress(sqlite3.OperationalError):
+        cursor.execute("pragma journal_mode = wal")
+    cursor.execute("pragma synchronous = normal")
+    cursor.close()
+
+
+def _begin(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES)
+    connection.exec_driver_sql("begin immediate" if writes else "begin")

@@ -1,0 +1,39 @@
+"""Dropping what is too old or too much."""
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from portico.storage.rows import Retention
+from portico.storage.sql import tables
+from portico.storage.sql.uses import fold_sessions
+
+_DAY = 86_400.0
+_NEWS_S = 7 * _DAY
+
+
+async def prune(db: AsyncConnection, keep: Retention, now: float) -> int:
+    """Drop it; answers how many rows that were."""
+    calls, tools, manifests = tables.calls, tables.tools, tables.manifests
+    forgotten = now - keep.daily_days * _DAY
+    statements = [
+        sa.delete(calls).where(calls.c.at < now - keep.calls_days * _DAY),
+        sa.delete(calls).where(calls.c.id <= _last_surplus_call(max(0, keep.max_calls))),
+        sa.delete(tables.daily).where(tables.daily.c.day < int(forgotten // _DAY)),
+        sa.delete(tables.results).where(tables.results.c.expires_at <= now),
+        # A server may rename its tools at every listing: what it no longer has is not kept for ever.
+        sa.delete(tools).where(tools.c.gone, tools.c.last_seen < forgotten),
+        sa.delete(tables.manifest_tools).where(
+            tables.manifest_tools.c.manifest_key.in_(
+                sa.select(manifests.c.key).where(manifests.c.listed_at < forgotten)
+            )
+        ),
+        sa.delete(manifests).where(manifests.c.listed_at < forgotten),
+        sa.delete(tables.news).where(tables.news.c.at < now - _NEWS_S),
+    ]
+    folded = await fold_sessions(db, now - keep.sessions_days * _DAY)
+    return folded + sum([(await db.execute(statement)).rowcount for statement in statements])
+
+
+def _last_surplus_call(most: int) -> sa.ScalarSelect[int]:
+    table = tables.calls.c
+    return sa.select(table.id).order_by(table.id.desc()).offset(most).limit(1).scalar_subquery()

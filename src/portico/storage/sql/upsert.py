@@ -1,0 +1,82 @@
+"""Rows in bulk: added to those that are there, read, and kept from other writers while a table is replaced."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from portico.storage.sql.text import digest
+
+Row = dict[str, Any]
+Columns = Any
+"""A table's columns, by name."""
+
+_VALUES = 10_000
+"""Values in one statement: drivers take less than 32,767."""
+_ROWS = 100
+"""Rows that are handed over at once: to prepare them takes the event loop a few milliseconds, and then it may turn."""
+
+
+async def upsert(
+    db: AsyncConnection,
+    table: sa.Table,
+    rows: Iterable[Row],
+    *,
+    sums: Sequence[str] = (),
+    largest: Sequence[str] = (),
+    smallest: Sequence[str] = (),
+    replaced: Sequence[str] = (),
+    derived: Callable[[Columns, Columns], Mapping[str, Any]] | None = None,
+    alone: bool = False,
+) -> None:
+    """Add these rows; where one is there, these columns become the sum, the largest … of both, and more is `derived`.
+
+    In the order of their keys: two gateways that add the same rows then wait for one another, and never in a ring.
+    Who is `alone` with the table (`exclusively`) need not sort.
+    """
+    key = [column.name for column in table.primary_key.columns]
+    given = rows if alone else sorted(rows, key=lambda row: tuple(row[name] for name in key))
+    insert = postgresql_insert if db.dialect.name == "postgresql" else sqlite_insert
+    statement = insert(table)
+    old, new = table.c, statement.excluded
+    changes: dict[str, Any] = {name: old[name] + new[name] for name in sums}
+    changes |= {name: sa.case((old[name] > new[name], old[name]), else_=new[name]) for name in largest}
+    changes |= {name: sa.case((old[name] < new[name], old[name]), else_=new[name]) for name in smallest}
+    changes |= {name: new[name] for name in replaced}
+    changes |= derived(old, new) if derived else {}
+    await execute_many(db, statement.on_conflict_do_update(index_elements=key, set_=changes), given)
+
+
+async def execute_many(db: AsyncConnection, statement: sa.Executable, rows: Iterable[Row]) -> None:
+    """Execute it for each of these rows."""
+    left = iter(rows)
+    while some := list(islice(left, _ROWS)):
+        await db.execute(statement, some)
+
+
+async def found(db: AsyncConnection, statement: sa.Executable) -> AsyncGenerator[Any]:
+    """The rows it finds; however many they are, the event loop may turn in between."""
+    for some in (await db.execute(statement)).partitions(_ROWS):
+        for row in some:
+            yield row
+        await asyncio.sleep(0)
+
+
+async def exclusively(db: AsyncConnection, name: str, *, patience_s: int = 30) -> None:
+    """Until this transaction ends, no other one has the same name. SQLite has one writer anyway."""
+    if db.dialect.name == "postgresql":
+        number = int.from_bytes(digest("portico", name, size=8), signed=True)
+        await db.exec_driver_sql(f"set local lock_timeout = '{patience_s}s'")
+        await db.exec_driver_sql(f"select pg_advisory_xact_lock({number})")
+        await db.exec_driver_sql("set local lock_timeout = 0")
+
+
+def chunks(keys: Iterable[bytes]) -> Iterable[list[bytes]]:
+    """These keys, as many at a time as one statement takes."""
+    every = list(keys)
+    return (every[start : start + _VALUES] for start in range(0, len(every), _VALUES))

@@ -1,0 +1,106 @@
+"""The API of a real gateway, asked through its whole application, guard included."""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from starlette.applications import Starlette
+
+from portico.access import Caller
+from portico.api.app import make_api
+from portico.app import Gateway
+from portico.config import Config
+from portico.disclosure.insight import Insight
+from portico.disclosure.sight import Sight
+from portico.disclosure.standings import Standings
+from portico.events import ToolCalled
+from portico.observability.ledger import Ledger
+from portico.observability.usage import Usage
+from portico.server.http import make_app
+from portico.storage.record import Record
+from portico.storage.rows import Retention
+from portico.testing import FakeBackend, gateway_over
+from portico.upstream.backend import Raw
+from tests.interaction.fakes import tool
+
+V1 = "/api/v1"
+
+
+@dataclass
+class Side:
+    """A gateway and a client of its API."""
+
+    gateway: Gateway
+    app: Starlette
+    http: httpx2.AsyncClient
+    insight: Insight
+    record: Record
+
+    async def get(self, path: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **query: Any) -> Raw:
+        """The JSON of an answer that has this status."""
+        path = path if path.startswith("/api") else f"{V1}/{path}"
+        given = {key: value for key, value in query.items() if value is not None}
+        reply = await self.http.get(path, params=given or None, headers=dict(headers or {}))
+        assert reply.status_code == status, (path, reply.status_code, reply.text[:500])
+        found: Raw = reply.json()
+        return found
+
+    def called(self, address: str, *, times: int = 1, ms: float = 10.0, ok: bool = True) -> None:
+        """Let the gateway hear that a tool was called."""
+        for _ in range(times):
+            self.gateway.bus.publish(ToolCalled(address, "0" * 16, ms / 1_000, ok, Caller(name="tester")))
+
+    async def every(self, path: str, key: str, **query: Any) -> list[Raw]:
+        """All items of a list, its pages followed to the end."""
+        body = await self.get(path, **query)
+        found: list[Raw] = list(body[key])
+        for _ in range(10_000):
+            if "next" not in body:
+                return found
+            assert body[key], "a page that goes on shows something"
+            body = await self.get(body["next"])
+            found += body[key]
+        raise AssertionError("the list does not end")
+
+
+def eyes(gateway: Gateway) -> tuple[Sight, Insight, Record]:
+    """What the front door sees, with books of its own: a gateway's are tended whenever it is time."""
+    record = Record(None, None)
+    usage = Usage(record, gateway.bus, Retention())
+    insight = Insight(usage, Standings(usage, record), Ledger(record, gateway.bus, lambda _: 0))
+    return Sight(gateway.view().face, gateway.catalog, gateway.upstreams, insight), insight, record
+
+
+@asynccontextmanager
+async def side_door(
+    backends: Mapping[str, Any],
+    config: Config | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    **options: Any,
+) -> AsyncGenerator[Side]:
+    """A gateway over these backends, and a client of its API in this process."""
+    async with gateway_over(backends, config) as gateway:
+        sight, insight, record = eyes(gateway)
+        api = make_api(sight, gateway.view().searching, record, clock=clock)
+        app = make_app(gateway.doors(), api=api, **options)
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8420") as http:
+            yield Side(gateway, app, http, insight, record)
+        await record.close()
+
+
+def many(prefix: str, number: int, words: str = "Does something useful with a thing of kind") -> Iterable[Raw]:
+    """Definitions of so many tools."""
+    return [tool(f"{prefix}_{at}", f"{words} {at}.", path="string", depth="integer") for at in range(number)]
+
+
+def backend(*definitions: Raw, **options: Any) -> FakeBackend:
+    """A server with these tools, each of which answers."""
+    made = FakeBackend(definitions, **options)
+    for one in definitions:
+        made.on_call(one["name"], lambda _: {"content": [{"type": "text", "text": "done"}]})
+    return made

@@ -1,0 +1,149 @@
+"""Whatever is asked of the API within and beyond its own description, it answers as described, and never fails."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import sampled_from
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from portico.access import Caller
+from portico.api.app import make_api
+from portico.events import Shown, ToolCalled
+from portico.testing import gateway_over, serve_http
+from tests.api.serving import backend, eyes, many
+from tests.interaction.fakes import tool
+
+PATIENCE = 60
+EXAMPLES = 40
+ODD = ["a/b", "ünï", "with space", "..", "x" * 200]
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.response_headers_conformance,
+    checks.unsupported_method,
+]
+
+
+def _servers() -> dict[str, Any]:
+    return {
+        "git": backend(tool("create_issue", "Create a new issue.", owner="string"), *many("git", 30)),
+        "mail": backend(*many("mail", 5, "Sends an e-mail")),
+        "odd": backend(*(tool(name) for name in ODD), {"name": "bare"}, {"name": "any", "inputSchema": True}),
+    }
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A gateway with a little use behind it, served by a thread of its own."""
+    ready, found = threading.Event(), dict[str, Any]()
+
+    async def serve() -> None:
+        found["stop"], found["loop"] = asyncio.Event(), asyncio.get_running_loop()
+        async with gateway_over(_servers()) as gateway:
+            sight, insight, record = eyes(gateway)
+            caller = Caller("session", "fuzz")
+            gateway.bus.publish(Shown(caller, "words", listing=True))
+            for at in range(40):
+                gateway.bus.publish(ToolCalled(f"git.git_{at % 7}", "0" * 16, at / 100, at % 5 > 0, caller))
+            await insight.usage.flush()
+            await insight.standings.recompute()
+            async with serve_http(gateway, api=make_api(sight, gateway.view().searching, record)) as url:
+                found["url"] = url.removesuffix("/mcp")
+                ready.set()
+                await found["stop"].wait()
+            await record.close()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            found["error"] = error
+            raise
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(PATIENCE)
+    assert "url" in found, found
+    yield found["url"]
+    found["loop"].call_soon_threadsafe(found["stop"].set)
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def description(address: str) -> Any:
+    return schemathesis.openapi.from_url(f"{address}/api/openapi.json")
+
+
+PATHS = [
+    "calls",
+    "servers",
+    "servers/{name}",
+    "stats",
+    "stats/tokens",
+    "tools",
+    "tools/categories",
+    "tools/category/{name}",
+    "tools/hot",
+    "tools/{server}/{tool}",
+]
+
+
+BARE = {"stats", "tools/hot"}
+"""They have no parameters that could be wrong."""
+KNOWN = {
+    "servers/{name}": [{"name": name} for name in ("git", "Mail", "odd")],
+    "tools/category/{name}": [{"name": name} for name in ("other", "version-control", "Mail, chat and social media")],
+    "tools/{server}/{tool}": [
+        {"server": "git", "tool": "create_issue"},
+        *({"server": "odd", "tool": name} for name in (*ODD, "bare", "any") if name != ".."),
+    ],
+}
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example]
+FUZZ = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+
+
+def test_every_operation_is_tried(description: Any):
+    described = sorted(operation.ok().path for operation in description.get_all_operations())
+    assert described == [f"/api/v1/{path}" for path in PATHS]
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize("path", PATHS)
+def test_the_api_does_as_it_says_and_never_fails(description: Any, path: str, mode: GenerationMode):
+    if path in BARE and mode is GenerationMode.NEGATIVE:
+        return
+    operation = description[f"/api/v1/{path}"]["GET"]
+
+    @FUZZ
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def asked(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    asked()
+
+
+@pytest.mark.parametrize("path", KNOWN)
+def test_what_is_there_is_as_described(description: Any, path: str):
+    operation = description[f"/api/v1/{path}"]["GET"]
+    statuses: set[int] = set()
+
+    @FUZZ
+    @given(case=operation.as_strategy(), names=sampled_from(KNOWN[path]))
+    def asked(case: Any, names: dict[str, str]) -> None:
+        case.path_parameters = names
+        statuses.add(case.call_and_validate(checks=CHECKS).status_code)
+
+    asked()
+    assert 200 in statuses

@@ -1,0 +1,104 @@
+"""Search and filters over REST."""
+
+import pytest
+
+from portico.api import models
+from portico.config import Config
+from portico.disclosure.tokens import best_counter
+from portico.events import Event, Searched
+from tests.api.serving import V1, backend, many, side_door
+from tests.interaction.fakes import tool
+
+SERVERS = {
+    "git": [tool("create_issue", "Create a new issue in a repository."), tool("list_commits", "List commits.")],
+    "mail": [tool("send_mail", "Send an e-mail to somebody."), tool("read_inbox", "Read the inbox.")],
+    "lint": [tool("check_types", "Static analysis of the types."), tool("find_bugs", "Static analysis for bugs.")],
+}
+
+
+def servers():
+    return {name: backend(*tools) for name, tools in SERVERS.items()}
+
+
+async def test_a_query_gets_the_best_tools_first():
+    async with side_door(servers()) as side:
+        heard: list[Event] = []
+        side.gateway.bus.subscribe(heard.append, Searched)
+        body = await side.get("tools", query="open an issue in my repository")
+        models.Tools.model_validate(body)
+        assert body["tools"][0]["tool"] == "git.create_issue"
+        assert body["fit"] in ("good", "unsure")
+        (event,) = heard
+        assert isinstance(event, Searched)
+        assert (event.caller.name, event.shown[0]) == ("rest", "git.create_issue")
+
+
+async def test_nothing_that_fits_is_said_to_be_so():
+    async with side_door(servers()) as side:
+        body = await side.get("tools", query="zqxjkv")
+        models.Tools.model_validate(body)
+        assert body["fit"] == "none"
+        assert "No tool" in body["verdict"]
+        assert "next" not in body
+
+
+async def test_a_search_can_be_followed_to_its_end_without_a_tool_shown_twice():
+    async with side_door({f"s{at}": backend(*many(f"read_{at}", 40, "Reads a file")) for at in range(3)}) as side:
+        found = await side.every("tools", "tools", query="read a file", limit=9, max_tokens=600)
+        names = [one["tool"] for one in found]
+        assert len(names) == len(set(names)) > 20
+
+
+@pytest.mark.parametrize("query", ["analysis", None])
+async def test_filters_narrow_what_is_found_and_what_is_listed(query: str | None):
+    async with side_door(servers()) as side:
+        side.called("lint.check_types", ms=40)
+        side.called("lint.find_bugs", ms=900)
+        quick = await side.get("tools", query=query, server="lint", max_latency_ms=100)
+        assert [card["tool"] for card in quick["tools"]] == ["lint.check_types"]
+        assert quick["tools"][0]["p50_ms"] < 100
+        side.called("lint.check_types", ok=False, times=3)
+        sound = await side.get("tools", query=query, server="Lint", min_success_rate=0.9)
+        assert [card["tool"] for card in sound["tools"]] == ["lint.find_bugs"]
+
+
+async def test_tools_are_filtered_by_category_and_tag():
+    config = Config.model_validate({"servers": {}})
+    async with side_door(servers(), config) as side:
+        for card in (await side.get("tools/categories"))["categories"]:
+            listed = await side.get("tools", category=card["category"])
+            assert listed["pagination"]["total_count"] == card["tools"]
+            found = await side.get("tools", category=card["category"], query="a mail about an issue and its commits")
+            names = {one["tool"] for one in listed["tools"]}
+            assert {one["tool"] for one in found["tools"]} <= names
+        problem = await side.get("tools", status=422, tags=["web"])
+        assert problem["kind"] == "unknown_name"
+        for wrong in ("server=gitt", "category=nothing-like-this"):
+            problem = await side.get(f"tools?{wrong}", status=422)
+            assert problem["kind"] == "unknown_name"
+        assert (await side.get("tools", status=422, server="gitt"))["nearest"] == ["git"]
+
+
+async def test_all_tools_are_listed_hottest_first_each_once():
+    async with side_door({**servers(), "more": backend(*many("m", 70))}) as side:
+        side.called("more.m_33", times=5)
+        side.called("git.list_commits", times=2)
+        await side.insight.standings.recompute()
+        found = [one["tool"] for one in await side.every("tools", "tools", limit=30, max_tokens=700)]
+        assert found[:2] == ["more.m_33", "git.list_commits"]
+        assert sorted(found) == sorted(side.gateway.catalog.snapshot.tools)
+
+
+async def test_it_is_said_that_no_call_is_known_yet():
+    async with side_door(servers()) as side:
+        assert "No calls are known" in (await side.get("tools", max_latency_ms=5))["note"]
+        assert "No calls are known" in (await side.get("tools", max_latency_ms=5, query="mail"))["note"]
+
+
+async def test_answers_fit_the_tokens_that_were_asked_for():
+    long = {f"server-{at}": backend(*many(f"read_{at}" * 6, 30, "Reads the file " * 20)) for at in range(4)}
+    async with side_door(long) as side:
+        for tokens in (300, 900, 4_000):
+            for query in ("", "query=read+a+file&"):
+                reply = await side.http.get(f"{V1}/tools?{query}limit=100&max_tokens={tokens}")
+                assert best_counter().count(reply.text) <= tokens, (tokens, query)

@@ -1,0 +1,80 @@
+"""Examples of calls that fit their schemas."""
+
+from typing import Any
+
+import jsonschema_rs
+import orjson
+import pytest
+
+from portico.disclosure.example import example, examples
+from portico.disclosure.render import schema
+from tests.disclosure.issues import tool
+
+
+@pytest.mark.parametrize(
+    ("property_schema", "value"),
+    [
+        ({"type": "string"}, "<p>"),
+        ({"type": "string", "default": "main"}, "main"),
+        ({"type": "string", "examples": ["one"]}, "one"),
+        ({"enum": ["b", "a"]}, "b"),
+        ({"type": "string", "format": "date"}, "2025-01-31"),
+        ({"type": "string", "pattern": "^[A-Z]+-[0-9]+$"}, "ABC-123"),
+        ({"type": "string", "pattern": "^[0-9a-f]+$", "minLength": 24, "maxLength": 24}, "1" * 24),
+        ({"type": "string", "minLength": 6}, "<p>xxx"),
+        ({"type": "integer", "minimum": 10}, 10),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, 0.5),
+        ({"type": "integer", "multipleOf": 7}, 7),
+        ({"type": "boolean"}, True),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, [1, 1]),
+        ({"type": "array", "default": "wrong", "items": {"type": "string"}}, ["<text>"]),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, 1),
+        ({"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}, {"a": "<a>"}),
+    ],
+)
+def test_an_example_is_plausible_and_valid(property_schema: dict[str, Any], value: Any):
+    made = tool({"p": property_schema, "optional": {"type": "string"}}, ["p"])
+    assert example(made) == {"p": value}
+    jsonschema_rs.validate(dict(made.input_schema), example(made))
+
+
+def test_an_example_of_a_type_that_needs_itself_ends():
+    inputs = {
+        "properties": {"n": {"$ref": "#/$defs/N"}},
+        "required": ["n"],
+        "$defs": {"N": {"properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"]}},
+    }
+    assert "n" in example(tool(inputSchema=inputs))
+
+
+def test_types_that_fan_out_without_end_are_shown_and_exemplified_all_the_same():
+    names = [f"field_{n}" for n in range(30)]
+    wide = {"type": "object", "properties": {name: {"$ref": "#/$defs/Wide"} for name in names}, "required": names}
+    inputs = {"properties": {"a": {"$ref": "#/$defs/Wide"}}, "required": ["a"], "$defs": {"Wide": wide}}
+    made = tool(inputSchema=inputs, outputSchema=inputs)
+    assert len(orjson.dumps(example(made))) < 50_000
+    assert len(schema(made)) < 3_000
+
+
+def test_a_pattern_that_would_run_away_does_not():
+    assert example(tool({"p": {"type": "string", "pattern": "^(.+)+(.+)+!$"}}, ["p"])) == {"p": "<p>"}
+    assert example(tool({"p": {"type": "string", "pattern": "("}}, ["p"])) == {"p": "<p>"}
+
+
+def test_there_is_an_example_of_the_least_and_one_with_options():
+    options = {
+        "owner": {"type": "string"},
+        "page": {"type": "integer", "default": 1},
+        "state": {"enum": ["open", "closed"], "default": "open"},
+        "note": {"type": "string"},
+    }
+    assert examples(tool(options, ["owner"])) == [
+        {"owner": "<owner>"},
+        {"owner": "<owner>", "state": "closed", "page": 1},
+    ]
+    assert examples(tool()) == [{}]
+
+
+def test_the_examples_of_an_author_come_first():
+    inputs = {"properties": {"a": {"type": "string"}}, "examples": [{"a": "x"}, "nonsense", {"a": "y"}, {"a": "z"}]}
+    assert examples(tool(inputSchema=inputs)) == [{"a": "x"}, {"a": "y"}]

@@ -1,0 +1,136 @@
+"""Where tools stand: computed from use, daily and when use doubles, kept on record, shared by gateways."""
+
+import asyncio
+
+import pytest
+
+from portico.disclosure.standings import Standings
+from portico.disclosure.tiers import Standing
+from portico.storage.record import Record, RecordUnavailable
+from portico.storage.rows import TierRow
+from tests.fixtures.postgres import postgres as postgres
+from tests.observability.house import DAY, NOON, House, soon
+from tests.storage.conftest import NewRecord
+from tests.storage.conftest import new_record as new_record
+
+
+def standings(house: House) -> Standings:
+    return Standings(house.usage, house.record, clock=lambda: house.now)
+
+
+async def test_a_new_installation_has_none_and_the_first_call_makes_them_due():
+    house = House()
+    known = standings(house)
+    await soon(known.tend())
+    assert (known.scores, known.month, known.lifts, known.computed_at, known.due()) == ({}, {}, {}, 0.0, False)
+    house.call(ms=1)
+    assert known.due()
+    await soon(known.tend())
+    assert known.scores == {"mail.send": Standing(0.6, "warm")}
+    assert (known.month, known.computed_at, known.due()) == ({"mail.send": 1}, NOON, False)
+
+
+async def test_they_are_due_after_a_day_and_when_use_has_doubled():
+    house = House()
+    known = standings(house)
+    house.call(times=10)
+    await soon(known.recompute())
+    house.call(times=9)
+    assert not known.due()
+    house.call()
+    assert known.due()
+    await soon(known.recompute())
+    house.now += DAY - 1
+    assert not known.due()
+    house.now += 1
+    assert known.due()
+
+
+async def test_a_clock_that_ran_ahead_does_not_keep_them_for_as_long():
+    house = House()
+    known = standings(house)
+    house.call()
+    house.now += 3_000 * DAY
+    await soon(known.recompute())
+    house.now = NOON
+    assert known.due()
+
+
+async def test_they_stand_as_computed_whatever_is_called_since():
+    house = House()
+    known = standings(house)
+    house.call(times=4)
+    computed = await soon(known.recompute())
+    house.call("mail.find")
+    assert known.scores is computed
+    assert list(known.month.items()) == [("mail.send", 4)]
+
+
+async def test_another_gateway_and_the_next_one_take_them_over(new_record: NewRecord):
+    first = House(new_record())
+    first.call("mail.v1.send", times=4)
+    await soon(first.usage.flush())
+    ours = standings(first)
+    await soon(ours.recompute())
+    second = House(new_record())
+    await soon(second.usage.load())
+    theirs = standings(second)
+    await soon(theirs.tend())
+    assert (theirs.scores, theirs.month, theirs.computed_at) == (ours.scores, ours.month, ours.computed_at)
+    first.now += 5
+    await soon(ours.recompute())
+    await soon(theirs.load())
+    assert theirs.computed_at == ours.computed_at
+
+
+async def test_when_use_is_forgotten_they_are_due():
+    house = House()
+    known = standings(house)
+    house.call(times=4)
+    await soon(known.tend())
+    await soon(house.usage.forget())
+    assert known.due()
+    await soon(known.tend())
+    assert known.scores == {}
+    assert not known.due()
+
+
+async def test_what_is_read_while_they_are_computed_does_not_replace_them():
+    house = House()
+    known = standings(house)
+    for calls in (1, 5, 25):
+        house.now += 1
+        house.call(times=calls)
+        await soon(asyncio.gather(known.load(), known.recompute(), known.load()))
+        assert known.computed_at == house.now
+
+
+async def test_those_on_record_from_a_clock_that_ran_ahead_are_replaced_everywhere(new_record: NewRecord):
+    ahead, other = House(new_record()), House(new_record())
+    theirs, ours = standings(ahead), standings(other)
+    ahead.now += 3_000 * DAY
+    ahead.call()
+    await soon(theirs.recompute())
+    await soon(ours.tend())
+    assert ours.computed_at == NOON
+    ahead.now = NOON
+    await soon(theirs.load())
+    assert theirs.computed_at == NOON
+
+
+async def test_without_a_record_they_are_computed_for_ourselves():
+    house = House(Record("postgresql://nobody@127.0.0.1:9/none", None))
+    known = standings(house)
+    house.call(ms=1)
+    await soon(known.tend())
+    assert known.scores == {"mail.send": Standing(0.6, "warm")}
+    with pytest.raises(RecordUnavailable):
+        await soon(known.recompute())
+
+
+async def test_a_tier_on_record_that_nobody_knows_counts_as_cold(new_record: NewRecord):
+    house = House(new_record())
+    await soon(house.record.save_tiers([TierRow("mail", "send", 0.5, "lukewarm")], at=NOON, origin="x"))
+    known = standings(house)
+    await soon(known.load())
+    assert known.scores == {"mail.send": Standing(0.5, "cold")}

@@ -1,0 +1,94 @@
+"""A view of a small house and what use has shown there, asked without a wire."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from portico.access import Caller
+from portico.app import Gateway
+from portico.config import Config
+from portico.disclosure.insight import Insight
+from portico.disclosure.standings import Standings
+from portico.disclosure.view import Face, View
+from portico.events import Event, Shown, ToolCalled
+from portico.execution.call import Origin
+from portico.observability.ledger import Ledger
+from portico.observability.usage import Usage
+from portico.storage.record import Record
+from portico.storage.rows import Retention
+from portico.testing import FakeBackend, gateway_over
+from portico.upstream.backend import Era, Raw
+from tests.interaction.fakes import text, tool
+
+PATIENCE = 20
+ME = Caller("me", "a client")
+
+
+def servers() -> dict[str, FakeBackend]:
+    """A tracker, a post office, and one that says nothing of itself."""
+    tracker = FakeBackend(
+        [
+            tool("create_issue", "Create an issue in a repository.", title="string"),
+            tool("close_issue", "Close an issue.", number="integer"),
+        ],
+        resources=[{"uri": "note://1", "name": "note"}],
+        prompts=[{"name": "greet"}],
+        instructions="Say the repository.",
+    )
+    post = FakeBackend([tool("send_mail", "Send an e-mail.", to="string"), tool("odd/name here", "Odd.")])
+    for backend in (tracker, post):
+        for one in backend.listing["tools"]:
+            backend.on_call(one["name"], lambda _: text("done"))
+    return {"github": tracker, "post": post, "bare": FakeBackend()}
+
+
+class Viewing:
+    """A view, the gateway behind it, and all it told."""
+
+    def __init__(self, gateway: Gateway, view: View, insight: Insight) -> None:
+        self.gateway, self.view, self.insight = gateway, view, insight
+        self.shown: list[Shown] = []
+        gateway.bus.subscribe(self._hear, Shown)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Shown):
+            self.shown.append(event)
+
+    async def ask(self, method: str, params: Raw | None = None, era: Era = "legacy") -> Raw:
+        async with asyncio.timeout(PATIENCE):
+            return await self.view.handle(method, params or {}, Origin(ME), era)
+
+    async def read(self, uri: str, era: Era = "legacy") -> str:
+        contents = (await self.ask("resources/read", {"uri": uri}, era))["contents"]
+        assert contents[0]["uri"] == uri
+        return contents[0]["text"]
+
+    async def data(self, uri: str) -> Any:
+        return json.loads(await self.read(uri))
+
+    async def call(self, name: str, /, **arguments: Any) -> str:
+        answer = await self.ask("tools/call", {"name": name, "arguments": arguments})
+        return answer["content"][0]["text"]
+
+    async def use(self, name: str, times: int = 1) -> None:
+        """Somebody calls a tool so often, and the standings are computed anew."""
+        for _ in range(times):
+            self.gateway.bus.publish(ToolCalled(name, "hash", 0.025, True, ME))
+        await asyncio.wait_for(self.insight.standings.recompute(), PATIENCE)
+
+
+@asynccontextmanager
+async def viewing(
+    backends: dict[str, FakeBackend] | None = None, config: Config | None = None, **face: Any
+) -> AsyncGenerator[Viewing]:
+    """A view of these servers that knows of nobody's use yet."""
+    async with gateway_over(servers() if backends is None else backends, config) as gateway:
+        record = Record(None, None)
+        usage = Usage(record, gateway.bus, Retention())
+        insight = Insight(
+            usage, Standings(usage, record), Ledger(record, gateway.bus, lambda profile: 5_000, count=len)
+        )
+        view = View(Face(**face), gateway.catalog, gateway.calls, gateway.upstreams, bus=gateway.bus, insight=insight)
+        yield Viewing(gateway, view, insight)

@@ -1,0 +1,370 @@
+"""Results that fit: small ones untouched, large ones summed up and reachable to the last character."""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portico.access import Caller
+from portico.catalog.tool import make_tool
+from portico.disclosure import cursor
+from portico.disclosure.tokens import count
+from portico.errors import InvalidArguments, StaleCursor, UnknownName
+from portico.execution.handles import Handles
+from portico.execution.reader import Reader
+from portico.execution.results import ResultStore
+from portico.storage.result_files import ResultFiles
+from portico.upstream.backend import Raw
+from tests.execution.json_values import VALUES, issues, nested
+
+TOOL = make_tool("github", {"name": "list_issues"})
+ME = Caller("session")
+BUDGET = 1_000
+
+
+class House:
+    """A store, what fills it and what reads it."""
+
+    def __init__(self, folder: Path | None = None, **options: Any) -> None:
+        self.store = ResultStore(ResultFiles(folder), **options)
+        self.handles = Handles(self.store, count, cursor, budget=BUDGET, preview=200)
+        self.reader = Reader(self.store, count, cursor, budget=BUDGET)
+
+    async def fit(self, result: Raw, **options: Any) -> Raw:
+        async with asyncio.timeout(60):
+            return await self.handles.fit(TOOL, result, ME, **options)
+
+    async def read(self, result_id: str, **options: Any) -> str:
+        async with asyncio.timeout(60):
+            return await self.reader.read(ME, result_id, **options)
+
+    async def read_all(self, result_id: str, **options: Any) -> str:
+        """Every page, without what is said around it."""
+        read = ""
+        following = ""
+        for _ in range(2_000):
+            part = await self.read(result_id, cursor=following, **options)
+            assert count(part) <= BUDGET
+            more = re.search(r'\n\[more: read_result\(result_id="[^"]+", cursor="([^"]+)"\).*\]$', part)
+            body = part[: more.start()] if more else part
+            body = re.sub(r"\A\[bytes [\d,–]+ of [\d,]+\]\n", "", body)
+            read += body + "\n"
+            if more is None:
+                return read
+            following = more[1]
+        raise AssertionError("it never ends")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "results")
+
+
+def texts(result: Raw) -> list[str]:
+    return [block["text"] for block in result["content"] if block["type"] == "text"]
+
+
+def link(result: Raw) -> Raw:
+    (found,) = [block for block in result["content"] if block["type"] == "resource_link"]
+    return found
+
+
+def words(count: int) -> str:
+    return "".join(f"line {n} has some words\n" for n in range(count))
+
+
+def text_result(text: str) -> Raw:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": []},
+        {},
+        {"content": "odd"},
+        text_result("hello"),
+        text_result("x " * 900),
+        {"content": [{"type": "odd", "x": 1}, 7, None], "structuredContent": {"a": [1, 2]}, "_meta": {"m": 1}},
+        {"content": [{"type": "image", "data": "A" * 100_000, "mimeType": "image/png"}]},
+        {"content": [], "isError": True},
+        text_result("a_word " * 440),
+        {"content": [], "structuredContent": {"rows": ["some words of text"] * 180}},
+    ],
+)
+async def test_what_fits_is_returned_untouched(house: House, result: Raw):
+    assert await house.fit(result) is result
+    assert len(house.store) == 0
+
+
+async def test_a_large_result_becomes_a_summary_a_preview_and_a_link(house: House):
+    answer = await house.fit({"content": [], "structuredContent": {"items": issues(500)}, "_meta": {"kept": 1}})
+    summary, preview = texts(answer)
+    stored = link(answer)
+    assert answer["_meta"] == {"kept": 1}
+    assert "structuredContent" not in answer
+    assert "500 × {id: integer, title: string" in summary
+    assert count(summary) <= 500
+    assert preview.startswith('{\n "items": [\n  {"id":0,"title":"Issue number 0"')
+    assert count(preview) < 300
+    assert stored["uri"].startswith("portico://result/")
+    assert stored["uri"] in summary
+    assert stored["mimeType"] == "application/json"
+    assert count("".join(texts(answer))) <= BUDGET
+
+
+async def test_the_preview_s_cursor_goes_on_where_it_ends(house: House):
+    answer = await house.fit(text_result(words(2_000)))
+    preview = texts(answer)[1]
+    following = re.search(r'cursor="([^"]+)"', preview)
+    assert following
+    last = int(re.findall(r"line (\d+) has", preview)[-1])
+    part = await house.read(link(answer)["uri"], cursor=following[1])
+    assert int(re.findall(r"line (\d+) has", part)[0]) == last + 1
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        ({"structuredContent": {"items": issues(300)}}, {"items": issues(300)}),
+        (text_result(json.dumps(issues(300), indent=4)), issues(300)),
+        (text_result(json.dumps(nested(22, issues(200)))), nested(22, issues(200))),
+        ({"content": [{"type": "text", "text": json.dumps(one)} for one in issues(300)]}, issues(300)),
+        ({**text_result(json.dumps(issues(300))), "structuredContent": {"r": issues(300)}}, {"r": issues(300)}),
+        ({"content": [{"type": "resource_link", "uri": f"x://{n}"} for n in range(500)]}, None),
+    ],
+)  # fmt: skip
+async def test_json_is_kept_as_json_whatever_it_came_as(house: House, result: Raw, value: Any):
+    answer = await house.fit(result)
+    stored = link({"content": answer["content"][-1:]})
+    assert len(house.store) == 1
+    whole = (await house.reader.resource(ME, stored["uri"]))["contents"][0]
+    assert (whole["uri"], whole["mimeType"]) == (stored["uri"], "application/json")
+    assert json.loads(whole["text"]) == (value if value is not None else result["content"])
+
+
+async def test_text_beside_structured_content_that_says_something_else_is_kept_too(house: House):
+    answer = await house.fit({**text_result(words(2_000)), "structuredContent": {"items": issues(300)}})
+    links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
+    assert len(links) == 2
+    assert (await house.reader.resource(ME, links[1]))["contents"][0]["text"] == words(2_000)
+    assert len(texts(answer)) == 3
+
+
+async def test_a_short_text_beside_large_structured_content_stays(house: House):
+    answer = await house.fit({**text_result("300 issues."), "structuredContent": {"items": issues(300)}})
+    assert texts(answer)[-1] == "300 issues."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [words(3_000), "x" * 50_000, "ü€😀" * 5_000, "[2026-01-01] INFO started\n" * 2_000, '{"a": 1}\n' * 3_000,
+     "\n" * 20_000, "[" + words(2_000)],
+)  # fmt: skip
+async def test_every_character_of_text_can_be_read(house: House, text: str):
+    answer = await house.fit(text_result(text))
+    uri = link(answer)["uri"]
+    assert (await house.reader.resource(ME, uri))["contents"][0]["text"] == text
+    if "\n\n" not in text:
+        read = await house.read_all(uri)
+        assert read.replace("\n", "") == text.replace("\n", "")
+
+
+@given(VALUES, st.integers(20, 60))
+@settings(deadline=None, max_examples=25)
+async def test_every_value_can_be_read_page_by_page(value: Any, times: int):
+    house = House()
+    whole = {"all": [value] * times, "more": "y" * 10_000}
+    try:
+        answer = await house.fit({"structuredContent": whole})
+        uri = link(answer)["uri"]
+        read = await house.read_all(uri)
+        assert re.sub(r"\s", "", read) == re.sub(
+            r"\s", "", (await house.reader.resource(ME, uri))["contents"][0]["text"]
+        )
+        assert json.loads((await house.reader.resource(ME, uri))["contents"][0]["text"]) == whole
+    finally:
+        house.store.close()
+
+
+async def test_an_error_stays_an_error(house: House):
+    answer = await house.fit({**text_result(words(2_000)), "isError": True})
+    assert answer["isError"] is True
+    assert "it says this is an error" in texts(answer)[0]
+
+
+async def test_pictures_pass_beside_a_large_text_and_large_ones_are_kept(house: House):
+    small = {"type": "image", "data": "A" * 1_000, "mimeType": "image/png"}
+    data = base64.b64encode(b"picture" * 600_000).decode()
+    answer = await house.fit({"content": [small, {"type": "image", "data": data, "mimeType": "image/png"}]})
+    assert small in answer["content"]
+    stored = link(answer)
+    assert "4.2 MB of image/png" in texts(answer)[0]
+    assert stored["mimeType"] == "image/png"
+    whole = (await house.reader.resource(ME, stored["uri"]))["contents"][0]
+    assert whole["blob"] == data
+    assert count(await house.read(stored["uri"])) <= BUDGET
+    with pytest.raises(InvalidArguments, match="image/png"):
+        await house.read(stored["uri"], path="@")
+
+
+async def test_what_cannot_be_kept_is_shown_as_far_as_it_may_be_and_says_so(tmp_path: Path):
+    house = House(tmp_path, result_bytes=5_000)
+    answer = await house.fit(text_result(words(3_000)))
+    summary, shown = texts(answer)
+    assert "could not be kept" in summary
+    assert 300 < count(shown) < BUDGET
+    assert not [block for block in answer["content"] if block["type"] == "resource_link"]
+
+
+async def test_a_disk_that_cannot_be_written_is_no_failure_of_the_tool(tmp_path: Path):
+    (tmp_path / "results").write_text("a file where the folder should be")
+    answer = await House(tmp_path / "results").fit({"structuredContent": {"items": issues(500)}})
+    assert "could not be kept" in texts(answer)[0]
+
+
+async def test_what_json_cannot_say_passes_unmeasured(house: House):
+    result: Raw = {"structuredContent": {"odd": [{1, 2}] * 5_000}}
+    assert await house.fit(result) is result
+
+
+async def test_the_intent_shows_what_fits_it(house: House):
+    text = words(2_000) + "the disk is full\n" + words(100)
+    answer = await house.fit(text_result(text), intent="is the disk full?")
+    assert "Matches: the disk is full" in texts(answer)[0]
+
+
+async def test_without_read_result_the_resource_is_named(house: House):
+    answer = await house.fit(text_result(words(2_000)), by_tool=False)
+    assert "read_result" not in "".join(texts(answer))
+    assert link(answer)["uri"] in texts(answer)[0]
+
+
+async def test_an_answer_that_was_kept_says_its_age_first(house: House):
+    kept = {**text_result("hello"), "_meta": {"portico/cached": {"age_s": 12.2}}}
+    assert texts(await house.fit(kept)) == ["[cached 12 s ago]", "hello"]
+    large = {**text_result(words(2_000)), "_meta": {"portico/cached": {"age_s": 0}}}
+    assert texts(await house.fit(large))[0] == "[cached 0 s ago]"
+
+
+# Reading
+
+
+@pytest.fixture
+async def items(house: House) -> str:
+    answer = await house.fit({"structuredContent": {"items": issues(1_000), "total": 1_000}})
+    return link(answer)["uri"]
+
+
+async def test_a_path_selects_from_a_stored_result(house: House, items: str):
+    assert await house.read(items, path="items[997:].id") == "[997,998,999]"
+    assert await house.read(items, path="total") == "1000"
+
+
+async def test_what_a_path_selects_is_paged_too(house: House, items: str):
+    read = await house.read_all(items, path="items[*].{n: id, t: title}")
+    assert [one["n"] for one in json.loads(read.replace("\n", ""))] == list(range(1_000))
+
+
+async def test_a_text_inside_json_is_read_as_text(house: House):
+    uri = link(await house.fit({"structuredContent": {"name": "log", "body": words(2_000)}}))["uri"]
+    assert (await house.read(uri, path="body")).startswith("line 0 has some words\nline 1 has")
+    assert "1501:line 1500 has some words" in await house.read(uri, path="body", grep="line 1500 ")
+    assert (await house.read_all(uri, path="body")).rstrip() == words(2_000).rstrip()
+
+
+async def test_a_path_to_nothing_says_what_there_is(house: House, items: str):
+    told = await house.read(items, path="rows[0]")
+    assert told.startswith("Nothing is at 'rows[0]': null. The whole result is {items: [1,000 × {id: integer")
+
+
+async def test_grep_finds_rows_and_goes_on(house: House, items: str):
+    assert "number 777" in await house.read(items, grep="number 777")
+    assert (await house.read(items, grep="absent")).startswith("No line matches 'absent' (as plain text, 1,")
+    every = await house.read_all(items, grep=r"Issue number \d+\"")
+    assert len(set(re.findall(r"Issue number (\d+)", every))) == 1_000
+
+
+async def test_grep_looks_at_what_a_path_selected(house: House, items: str):
+    told = await house.read(items, path="items[*].title", grep="number 99")
+    assert re.findall(r"Issue number (\d+)", told) == ["99", *map(str, range(990, 1_000))]
+
+
+async def test_a_cursor_is_good_for_its_own_question_only(house: House, items: str):
+    other = link(await house.fit({"structuredContent": {"items": issues(1_000)}}))["uri"]
+    more = re.search(r'cursor="([^"]+)"', await house.read(items))
+    assert more
+    for options in ({"path": "items"}, {"grep": "x"}):
+        with pytest.raises(StaleCursor):
+            await house.read(items, cursor=more[1], **options)
+    with pytest.raises(StaleCursor):
+        await house.read(other, cursor=more[1])
+    with pytest.raises(StaleCursor):
+        await house.read(items, cursor=more[1][:-1] + "A")
+
+
+async def test_another_caller_can_read_nothing(house: House, items: str):
+    for read in (house.reader.read, house.reader.resource):
+        reading: Callable[..., Any] = read
+        with pytest.raises(UnknownName, match="no such result"):
+            await reading(Caller("other"), items)
+
+
+async def test_a_body_that_somebody_deleted_is_gone_with_advice(house: House, items: str):
+    house.store.files.delete(items.rpartition("/")[2])
+    with pytest.raises(UnknownName, match="any more"):
+        await house.read(items)
+    with pytest.raises(UnknownName, match="no such result"):
+        await house.reader.resource(ME, items)
+
+
+async def test_a_path_into_text_is_refused_with_another_way(house: House):
+    uri = link(await house.fit(text_result(words(2_000))))["uri"]
+    with pytest.raises(InvalidArguments, match="this result is text") as caught:
+        await house.read(uri, path="items")
+    assert "grep" in caught.value.advice
+
+
+async def test_grep_in_text_shows_the_lines_around(house: House):
+    uri = link(await house.fit(text_result(words(2_000))))["uri"]
+    told = await house.read(uri, grep="line 1500 ")
+    assert "1500-line 1499 has" in told
+    assert "1501:line 1500 has" in told
+    assert "1503-line 1502 has" in told
+
+
+# Sizes
+
+
+@pytest.mark.timeout(110)
+async def test_fifty_megabytes_are_kept_summed_up_and_read(tmp_path: Path):
+    house = House(tmp_path)
+    text = json.dumps({"items": issues(180_000, body=200)})
+    assert len(text) > 50_000_000
+    answer = await house.fit(text_result(text))
+    assert count(texts(answer)[0]) <= 500
+    assert "180,000 rows" in texts(answer)[0]
+    assert count("".join(texts(answer))) <= BUDGET
+    assert "number 179999" in await house.read(link(answer)["uri"], grep="number 179999")
+
+
+@pytest.mark.parametrize("size", [1_000, 10_000, 100_000, 1_000_000, 5_000_000])
+@pytest.mark.parametrize("kind", ["json", "text", "csv", "one line"])
+async def test_no_size_makes_an_answer_larger_than_its_budget(house: House, size: int, kind: str):
+    text = {
+        "json": lambda: json.dumps(issues(size // 90)),
+        "text": lambda: words(size // 23),
+        "csv": lambda: "id,name,price\n" + "".join(f"{n},thing {n},{n / 7:.2f}\n" for n in range(size // 20)),
+        "one line": lambda: "word " * (size // 5),
+    }[kind]()
+    answer = await house.fit(text_result(text))
+    assert count("".join(texts(answer))) <= BUDGET
+    if size >= 10_000:
+        assert count(texts(answer)[0]) <= 500

@@ -1,0 +1,119 @@
+"""Large JSON in parts: whatever way it goes, it is the same JSON again."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from portico.execution import json_stream
+from portico.execution.json_stream import decoded, dismantle, lines, parts, weight, whole
+from portico.execution.sampling import KEPT, LongList, Sampler, total
+from tests.execution.json_values import VALUES, issues, nested
+
+HEAVY = VALUES.map(lambda value: [value, "x" * 700, {"again": value, "long": ["y" * 300] * 3}])
+
+
+@given(VALUES | HEAVY)
+def test_parts_of_a_value_are_the_value_again(value: Any):
+    assert whole(parts(value)) == value
+
+
+@given(VALUES | HEAVY)
+def test_lines_joined_are_the_json_again(value: Any):
+    assert json.loads("".join(lines(parts(value)))) == value
+
+
+@given(VALUES | HEAVY, st.sampled_from([None, 1, 3]))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_text_however_it_is_written_is_read_as_the_same_value(value: Any, indent: int | None):
+    text = json.dumps(value, indent=indent)
+    assert whole(decoded(text)) == value
+    assert whole(decoded(f" \n{text}\t")) == value
+
+
+@pytest.mark.parametrize("window", [1, 7, 64, 1_000])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_text_that_is_larger_than_what_is_decoded_at_once_is_read_the_same(
+    window: int, ascii_only: bool, monkeypatch: pytest.MonkeyPatch
+):
+    numbers = [1.5, -3e10, True, None, 12345678901234567890123]
+    value = {"a": issues(30), "näme 😀": numbers, "deep": nested(22), "e": [[], {}]}
+    monkeypatch.setattr(json_stream, "WINDOW", window)
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    assert json.dumps(whole(decoded(text)), ensure_ascii=ascii_only) == text
+    assert json.loads("".join(lines(decoded(text)))) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "[", "{", '["a"', "[1,]", '{"a"}', '{"a":}', '{"a":1,}', "{1:2}", "[1 2]", "[1] [2]", "nul", "NaN",
+     "[NaN]", '"open', "[2026-01-01] INFO started", '{"a":1}\n{"a":2}', "[" * 100_000, '{"a":' * 50_000,
+     "[1,2" + " " * 9],
+)  # fmt: skip
+@pytest.mark.parametrize("window", [8, 256 * 1024])
+def test_text_that_is_no_json_is_refused(text: str, window: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_stream, "WINDOW", window)
+    with pytest.raises(ValueError):
+        whole(decoded(text))
+
+
+def test_a_heavy_list_has_a_line_for_each_item():
+    told = list(lines(parts({"items": issues(100), "total": 100})))
+    assert told[0] == "{\n"
+    assert told[1] == ' "items": [\n'
+    assert json.loads(told[2].rstrip(",\n")) == issues(1)[0]
+    assert len(told) == 100 + 5
+
+
+def test_a_value_of_any_depth_is_written():
+    assert json.loads("".join(lines(parts(nested(300))))) == nested(300)
+    assert "".join(lines(parts(nested(20_000)))).count("[") == 10_000
+
+
+@given(VALUES)
+def test_a_weight_is_near_the_length(value: Any):
+    exact = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    assert weight(value, 10**9) <= exact * 6 + 10
+    assert weight(value, 10**9) >= exact / 12 - 10
+
+
+def test_weighing_stops_where_it_is_told_to():
+    class Counted(list[Any]):
+        looked = 0
+
+        def __iter__(self) -> Any:
+            type(self).looked += 1
+            return super().__iter__()
+
+    many = Counted([1] * 1_000_000)
+    assert weight(many, 1_000) >= 1_000
+    assert Counted.looked == 0
+
+
+def sampled(value: Any) -> Any:
+    sampler = Sampler()
+    assert whole(sampler.watch(parts(value))) == value
+    return sampler.value
+
+
+@given(VALUES | HEAVY)
+def test_a_sample_of_what_is_not_long_is_all_of_it(value: Any):
+    assert sampled(value) == value
+
+
+def test_a_sample_of_what_is_long_has_the_first_of_it_and_the_count():
+    found = sampled({"rows": issues(5_000), "by id": {str(n): n for n in range(700)}})
+    assert found["rows"] == issues(KEPT)
+    assert total(found["rows"]) == 5_000
+    assert isinstance(found["rows"], LongList)
+    assert (len(found["by id"]), total(found["by id"])) == (KEPT, 700)
+
+
+def test_a_value_is_taken_apart_to_the_last():
+    value = {"rows": issues(10_000), "deep": nested(2_000)}
+    rows = value["rows"]
+    dismantle(value)
+    assert value == {}
+    assert rows == []

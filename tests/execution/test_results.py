@@ -1,0 +1,140 @@
+"""Stored results: for their caller, for a while, and never more than there is room for."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from portico.access import Caller
+from portico.errors import UnknownName
+from portico.execution.results import ResultStore, Stored
+from portico.storage.result_files import ResultFiles, TooLarge
+
+ME, OTHER = Caller("mine", "client"), Caller("yours", "client")
+
+
+class House:
+    def __init__(self, folder: Path, **options: int) -> None:
+        self.folder, self.now = folder, 1_000_000.0
+        self.store = ResultStore(ResultFiles(folder, clock=lambda: self.now), clock=lambda: self.now, **options)
+
+    async def keep(self, caller: Caller = ME, size: int = 100) -> Stored:
+        async with asyncio.timeout(20):
+            return await self.store.keep(caller, "s.t", "text", ["x" * size])
+
+    def files(self) -> int:
+        return sum(1 for _ in self.folder.glob("*.result"))
+
+    def has(self, stored: Stored, caller: Caller = ME) -> bool:
+        try:
+            return self.store.find(caller, stored.id) is stored
+        except UnknownName:
+            return False
+
+
+async def test_a_result_is_found_by_its_id_and_by_its_uri(tmp_path: Path):
+    house = House(tmp_path)
+    stored = await house.keep()
+    assert house.store.find(ME, stored.id) is stored
+    assert house.store.find(ME, f" portico://result/{stored.id}") is stored
+    assert (stored.size, stored.tool, house.store.held_bytes) == (100, "s.t", 100)
+
+
+async def test_ids_are_long_and_never_the_same(tmp_path: Path):
+    house = House(tmp_path)
+    ids = {(await house.keep()).id for _ in range(50)}
+    assert len(ids) == 50
+    assert min(map(len, ids)) >= 22
+
+
+@pytest.mark.parametrize(
+    "other", [OTHER, Caller("mine", "client", "profile"), Caller("", "client"), Caller(), Caller("", "mine\n")]
+)
+async def test_another_caller_s_result_is_not_found(tmp_path: Path, other: Caller):
+    house = House(tmp_path)
+    stored = await house.keep()
+    with pytest.raises(UnknownName, match="no such result"):
+        house.store.find(other, stored.id)
+    assert house.has(stored)
+
+
+@pytest.mark.parametrize("name", ["", "nope", "../../etc/passwd", "portico://result/", "portico://result/../x"])
+async def test_an_id_that_was_never_given_is_not_found(tmp_path: Path, name: str):
+    with pytest.raises(UnknownName, match="no such result"):
+        House(tmp_path).store.find(ME, name)
+
+
+async def test_a_result_ends_with_its_time_and_its_file_with_the_next_sweep(tmp_path: Path):
+    house = House(tmp_path, ttl_s=60)
+    stored = await house.keep()
+    house.now += 60
+    assert not house.has(stored)
+    house.store.sweep()
+    assert (house.files(), house.store.held_bytes, len(house.store)) == (0, 0, 0)
+
+
+async def test_what_another_process_left_behind_is_swept(tmp_path: Path):
+    await House(tmp_path, ttl_s=60).keep()
+    house = House(tmp_path)
+    house.now += 600
+    house.store.sweep()
+    assert house.files() == 1
+    house.now += 100
+    house.store.sweep()
+    assert house.files() == 0
+
+
+async def test_one_that_is_too_large_is_not_kept(tmp_path: Path):
+    house = House(tmp_path, result_bytes=1_000)
+    with pytest.raises(TooLarge):
+        await house.keep(size=1_001)
+    assert (house.files(), house.store.held_bytes) == (0, 0)
+
+
+async def test_when_there_is_no_room_the_oldest_of_who_holds_most_goes(tmp_path: Path):
+    house = House(tmp_path, total_bytes=1_000)
+    theirs = await house.keep(OTHER, 300)
+    mine = [await house.keep(ME, 300) for _ in range(3)]
+    assert house.has(theirs, OTHER)
+    assert [house.has(one) for one in mine] == [False, True, True]
+    assert house.store.held_bytes == 900
+    assert house.files() == 3
+
+
+async def test_one_that_takes_all_the_room_drives_out_all_others(tmp_path: Path):
+    house = House(tmp_path, total_bytes=1_000)
+    await house.keep(OTHER, 300)
+    last = await house.keep(ME, 1_000)
+    assert house.has(last)
+    assert len(house.store) == 1
+
+
+async def test_a_caller_who_leaves_while_it_is_written_leaves_no_file(tmp_path: Path):
+    house = House(tmp_path)
+    begun, go_on = Event(), Event()
+
+    def slowly() -> Iterator[str]:
+        yield "x"
+        begun.set()
+        go_on.wait(20)
+        yield "y"
+
+    keeping = asyncio.create_task(house.store.keep(ME, "s.t", "text", slowly()))
+    await asyncio.wait_for(asyncio.to_thread(begun.wait, 20), 20)
+    keeping.cancel()
+    await asyncio.wait({keeping}, timeout=20)
+    (writing,) = [task for task in asyncio.all_tasks() if task.get_name() == "keep a result"]
+    go_on.set()
+    await asyncio.wait({writing}, timeout=20)
+    await asyncio.sleep(0)
+    assert (house.files(), len(house.store)) == (0, 0)
+
+
+async def test_at_the_end_nothing_is_left(tmp_path: Path):
+    house = House(tmp_path)
+    await house.keep()
+    await house.keep(OTHER)
+    house.store.close()
+    assert house.files() == 0

@@ -1,0 +1,161 @@
+"""JMESPath over a stream: the same as over the value, and never more than an answer may cost."""
+
+import json
+from typing import Any
+
+import jmespath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jmespath.exceptions import JMESPathError
+
+from portico.disclosure.tokens import count
+from portico.errors import InvalidArguments
+from portico.execution import json_stream, selecting
+from portico.execution.json_stream import Part, decoded, lines, parts
+from portico.execution.reading import page
+from portico.execution.selecting import selected
+from tests.execution.json_values import VALUES, issues, nested
+
+VALUE = {"items": issues(50), "total": 50}
+
+
+def select(value: Any, path: str) -> Any:
+    return selected(parts(value), path).value
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("total", 50),
+        ("items[3].title", "Issue number 3"),
+        ("items[10:12].id", [10, 11]),
+        ("items[?id > `47`].{n: id}", [{"n": 48}, {"n": 49}]),
+        ("length(items)", 50),
+        ("keys(@)", ["items", "total"]),
+        ("nothing.here", None),
+        ("items[-1].id", 49),
+        ("sort_by(items, &id)[0].id", 0),
+        ("items[*].id | [0]", 0),
+    ],
+)
+def test_a_path_selects(path: str, found: Any):
+    assert select(VALUE, path) == found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "items[",
+        "items..x",
+        "!",
+        "length(total)",
+        "nope(@)",
+        "to_number(@, @)",
+        "items[::0]",
+        "a" * 5_000,
+        "sort(items)",
+    ],
+)
+def test_a_path_that_cannot_be_used_is_explained(path: str):
+    with pytest.raises(InvalidArguments) as caught:
+        select(VALUE, path)
+    assert caught.value.advice
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "|".join(["[@,@][]"] * 60),
+        "items[*].title | " + "|".join(["[@,@][]"] * 60),
+        "items[0].title | " + "|".join(["join('', [@,@])"] * 60),
+        "items | " + "|".join(["[*].[@,@,@][]"] * 60),
+    ],
+)
+def test_a_path_that_would_never_end_is_given_up(path: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(selecting, "PATH_S", 1.0)
+    with pytest.raises(InvalidArguments):
+        select(VALUE, path)
+
+
+@pytest.mark.parametrize("path", ["!" * 990 + "@", "(" * 490 + "@" + ")" * 490, "[" * 490 + "@" + "]" * 490])
+def test_a_path_of_any_depth_is_answered_or_refused(path: str):
+    try:
+        select(VALUE, path)
+    except InvalidArguments as error:
+        assert error.advice  # noqa: PT017
+
+
+def test_a_path_that_doubles_references_can_be_read_page_by_page():
+    found = select(VALUE, "|".join(["[@,@]"] * 40))
+    assert page(lines(parts(found)), 0, 100, count).text.startswith("[\n")
+
+
+LARGE = {
+    "total": 50,
+    "data": {"items": issues(50, body=700), "more": [[1, [2]], [3], 4, None], "by": {"a": issues(3), "b": issues(4)}},
+    "nothing": None,
+    "deep": nested(22, issues(9, body=900)),
+}
+PATHS = [
+    "@", "total", "data", "data.items", "data.items[3]", "data.items[3].title", "data.items[99]", "data.items[-1].id",
+    "data.items[0]", "[0]", "data[0]", "total.x", "nothing.x", "nothing[*]", "missing.a.b", "missing[*].a",
+    "data.items[*].id", "data.items[*]", "data.items[5:9].id", "data.items[5:]", "data.items[:3].[id, title]",
+    "data.items[::7].id", "data.items[-3:].id", "data.items[9:2:-2].id", "data.items[?id > `45`].{n: id, l: labels}",
+    "data.items[?labels].labels[]", "data.items[*].labels[0]", "data.items[*].labels[*]", "data.items[].labels[]",
+    "data.more[]", "data.more[*]", "data.more[][]", "data.*", "data.by.*[].id", "*.items",
+    "data.items[*].id | [3]", "data.items | [0].id", "length(data.items)", "data.items[0:2] | length(@)", "data.total",
+    "max_by(data.items, &id).id", "data.items[?id == `7`] | [0].title", "[data.items[0].id, total]", "{t: total}",
+    "data.items[*].id || total", "nothing || total", "!nothing", "data.items[0].missing", "data[*]", "[*]", "[?x]", "*",
+    "deep.deeper", "deep.deeper[0].deeper", "total[*]", "data.items[2:2]", "@.data.items[1].id", "data.items[1][0]",
+    "data.more[0][1][0]", "data.more[0][1:]", "data.more[0][0:1].x", "data.items[*].labels[1:][]", "[0][1:]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("window", [50, 256 * 1024])
+def test_over_a_stream_it_selects_what_it_selects_from_the_value(
+    path: str, window: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(json_stream, "WINDOW", window)
+    for value in (LARGE, {"data": {"items": issues(2)}, "total": 1}, issues(40, body=100), [], {}, 5, None):
+        try:
+            expected = jmespath.search(path, value)
+        except JMESPathError:
+            with pytest.raises(InvalidArguments):
+                select(value, path)
+            continue
+        assert select(value, path) == expected
+        assert selected(decoded(json.dumps(value)), path).value == expected
+
+
+@given(VALUES, st.sampled_from(["[*]", "*", "[0]", "[1:]", "[?@]", "a", "[]", "[*][*]", "*[]", "[0][0]", "@"]))
+def test_over_any_value_it_selects_the_same(value: Any, path: str):
+    for some in (value, [value] * 3, {"a": value}, [[value, "x" * 700]]):
+        assert select(some, path) == jmespath.search(path, some)
+
+
+def test_the_first_of_many_are_had_without_reading_the_rest():
+    read = 0
+
+    def counted() -> Any:
+        nonlocal read
+        part: Part
+        for part in decoded(json.dumps({"items": issues(100_000)})):
+            read += 1
+            yield part
+
+    assert selected(counted(), "items[2:4].id").value == [2, 3]
+    assert read < 20
+
+
+def test_closing_takes_apart_what_was_built_and_nothing_else():
+    text = json.dumps({"items": issues(50)})
+    for path in ("items", "items[*]", "`[1, 2]`", "[items, `{}`]", "[`[[1]]`][]"):
+        first = selected(decoded(text), path)
+        told = json.dumps(first.value)
+        first.close()
+        again = selected(decoded(text), path)
+        assert json.dumps(again.value) == told
+        again.close()

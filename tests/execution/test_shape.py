@@ -1,0 +1,141 @@
+"""The structure of values: what is the same is said once, what is long is said in few tokens."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.catalog.tool import make_tool
+from portico.disclosure.tokens import count
+from portico.execution.learned import ENOUGH, Shapes, value_of
+from portico.execution.shape import described, infer, merge, sampled
+from tests.execution.json_values import VALUES, issues, nested
+
+TOOL = make_tool("s", {"name": "list"})
+
+
+def told(*values: Any, tokens: int = 600) -> str:
+    shape = infer(values[0])
+    for value in values[1:]:
+        shape = merge(shape, infer(value))
+    return described(shape, tokens, count)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "boolean"),
+        (3, "integer"),
+        (1.5, "number"),
+        ("hi", "string"),
+        ("x" * 500, "string(500)"),
+        ([], "[]"),
+        ({}, "object"),
+        ([1, 2, 3], "[3 × integer]"),
+        ([1, "a", None], "[3 × integer | string | null]"),
+        ([1, 2.5], "[2 × number]"),
+        ({"a": 1, "b c": [True]}, '{a: integer, "b c": [1 × boolean]}'),
+        ([{"a": 1}, {"a": 2, "b": 3}], "[2 × {a: integer, b?: integer}]"),
+        ([{"a": 1}, 5], "[2 × {a: integer} | integer]"),
+        ({f"2026-01-{n:02}": {"n": n} for n in range(1, 31)}, '{30 keys like "2026-01-01": {n: integer}}'),
+    ],
+)
+def test_a_value_is_told_by_its_types_and_sizes(value: Any, text: str):
+    assert told(value) == text
+
+
+def test_shapes_of_several_results_are_told_as_one():
+    assert told([{"a": 1}], [{"a": None, "b": "x"}], []) == "[0–1 × {a: integer | null, b?: string}]"
+
+
+def test_each_array_has_one_sample():
+    shape = infer({"total": 2, "items": issues(4)})
+    samples = sampled(shape, 300, count)
+    assert samples[0].startswith('items[0]: {"id":0,"title":"Issue number 0"')
+    assert samples[1] == 'items[0].labels[0]: "bug"'
+
+
+@given(VALUES, st.sampled_from([5, 30, 150, 600]))
+def test_no_value_takes_more_tokens_than_it_may(value: Any, tokens: int):
+    shape = infer(value)
+    assert count(described(shape, tokens, count)) <= tokens
+    assert sum(count(line) + 1 for line in sampled(shape, tokens, count)) <= tokens
+
+
+@given(VALUES, VALUES)
+def test_merging_has_no_order_but_that_of_names(one: Any, other: Any):
+    first, second = infer(one), infer(other)
+    there, back = merge(first, second), merge(second, first)
+    assert (there.seen, there.scalars, there.length, there.keys) == (back.seen, back.scalars, back.length, back.keys)
+    assert set(there.fields or ()) == set(back.fields or ())
+
+
+@given(VALUES)
+def test_merging_with_itself_tells_the_same(value: Any):
+    assert described(merge(infer(value), infer(value)), 10**6, count) == described(infer(value), 10**6, count)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [nested(22), nested(500), {f"field_{n}": {f"x{m}": m for m in range(20)} for n in range(2_000)},
+     [[[[1] * 9] * 9] * 9] * 9, {"k" * 10_000: "v" * 10_000}, {"😀" * 300: ["ﷺ" * 300]},
+     [{f"c{n}_{m}": m for m in range(30)} for n in range(300)]],
+)  # fmt: skip
+def test_what_is_deep_or_wide_is_told_in_few_tokens(value: Any):
+    assert count(told(value)) <= 600
+    assert count(told(value, tokens=40)) <= 40
+
+
+def result(value: Any) -> dict[str, Any]:
+    return {"content": [], "structuredContent": value}
+
+
+def test_a_shape_is_learnt_from_the_first_results_of_a_tool():
+    shapes = Shapes()
+    assert shapes.told(TOOL, 100, count) == ""
+    shapes.learn(TOOL, result({"id": 1}))
+    assert shapes.told(TOOL, 100, count) == "returns (learned from 1 result): {id: integer}"
+    for number in range(ENOUGH):
+        shapes.learn(TOOL, result({"id": number, "new": True}))
+    assert shapes.told(TOOL, 100, count) == f"returns (learned from {ENOUGH} results): {{id: integer, new?: boolean}}"
+
+
+def test_another_definition_is_learnt_anew():
+    shapes = Shapes()
+    shapes.learn(TOOL, result({"id": 1}))
+    assert shapes.of(make_tool("s", {"name": "list", "description": "Now better."})) is None
+
+
+def test_nothing_is_learnt_from_errors_texts_and_questions():
+    shapes = Shapes()
+    shapes.learn(TOOL, {**result({"id": 1}), "isError": True})
+    shapes.learn(TOOL, {"content": [{"type": "text", "text": "just words"}]})
+    shapes.learn(TOOL, {"resultType": "input_required", "structuredContent": {"a": 1}})
+    shapes.learn(TOOL, result({"large": "x" * 100_000}))
+    assert len(shapes) == 0
+
+
+def test_only_so_many_tools_are_remembered_and_the_oldest_goes():
+    shapes = Shapes(max_tools=2)
+    tools = [make_tool("s", {"name": f"t{n}"}) for n in range(3)]
+    for tool in tools:
+        shapes.learn(tool, result({"a": 1}))
+    assert [shapes.of(tool) is not None for tool in tools] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ([], None),
+        (["{}"], {}),
+        (["[1]"], [1]),
+        (["{broken"], "{broken"),
+        (["a", "b"], "a\nb"),
+        (['{"a":1}', '{"a":2}'], [{"a": 1}, {"a": 2}]),
+        (["7"], "7"),
+    ],
+)
+def test_a_result_without_structure_is_the_json_its_text_is(content: list[str], value: Any):
+    assert value_of({"content": [{"type": "text", "text": text} for text in content]}) == value

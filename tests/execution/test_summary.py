@@ -1,0 +1,141 @@
+"""Headers of large results: under 500 tokens whatever comes, and worth reading."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.disclosure.tokens import count, exact_counter
+from portico.execution.json_stream import parts
+from portico.execution.sampling import Sampler
+from portico.execution.summary import HEADER_TOKENS, Facts, Way, header, matching, text_facts
+from tests.execution.json_values import VALUES, issues, nested
+
+WAY = Way("jePHEzpX68W__NLnizrx1g", "portico://result/jePHEzpX68W__NLnizrx1g", 60)
+
+
+@pytest.fixture(scope="module")
+def exact() -> Callable[[str], int]:
+    """The real tokenizer, where its table is at hand."""
+    shared = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).parents[2].parent / "shared")
+    before = os.environ.get("TIKTOKEN_CACHE_DIR")
+    os.environ.setdefault("TIKTOKEN_CACHE_DIR", str(shared / "tokenizer"))
+    counter = exact_counter()
+    if before is None:
+        del os.environ["TIKTOKEN_CACHE_DIR"]
+    if counter is None:
+        pytest.skip("the o200k_base table is not at hand")
+    return counter.count
+
+
+def json_facts(value: Any, tool: str = "github.list_issues") -> Facts:
+    sampler = Sampler()
+    for _ in sampler.watch(parts(value)):
+        pass
+    return Facts(tool, "json", 10_000_000, 2_500_000, sampler.value)
+
+
+def text_header(text: str, intent: str = "") -> str:
+    lines, head, tail, matches = text_facts(text, intent)
+    return header(Facts("logs.read", "text", len(text), 100, None, lines, head, tail, matches), WAY, count)
+
+
+def test_a_uniform_list_is_told_as_columns_and_first_rows():
+    told = header(json_facts({"data": {"items": issues(5_321)}, "next": None}), WAY, count)
+    assert "10.0 MB of JSON, about 2.5 million tokens" in told
+    assert "items: [5,321 × {id: integer, title: string" in told
+    assert "data.items has 5,321 rows. Columns: id | title | state | labels | body" in told
+    assert "\n1 | Issue number 1 | open | [1] | xxxxxxxxxxxxxxxxxxxx\n" in told
+    assert 'read_result(result_id="jePHEzpX68W__NLnizrx1g") with path="data.items[0:20].[id, title]"' in told
+    assert told.endswith("portico://result/jePHEzpX68W__NLnizrx1g")
+
+
+def test_text_is_told_by_its_head_its_tail_and_what_fits_the_intent():
+    text = (
+        "".join(f"line {n} all is well\n" for n in range(5_000))
+        + "disk failure on sda\n"
+        + "quiet\n" * 400
+        + "the end\n"
+    )
+    told = text_header(text, "find the disk failures")
+    assert "in 5,402 lines" in told
+    assert "Begins: line 0 all is well line 1 all is well" in told
+    assert told.count("Ends: quiet") == 1
+    assert "the end\n" in told
+    assert "Matches: disk failure on sda" in told
+
+
+def test_matches_are_the_lines_with_most_words_of_the_intent():
+    text = "a disk\nnothing\na full disk here\nfull of it\na Full Disk again\na disk\n"
+    assert matching(text, "which disk is full?") == ("a disk", "a full disk here", "a Full Disk again")
+    assert matching(text, "the") == ()
+    assert matching(text, "absent") == ()
+
+
+def test_an_error_and_what_could_not_be_kept_are_said():
+    told = header(Facts("a.b", "text", 90_000, 22_513, None, 9, failed=True), None, count)
+    assert told.startswith("a.b answered (it says this is an error) with 90 KB of text in 9 lines, about 23,000 tokens")
+    assert told.endswith("Ask the tool for less: a filter, a limit, a page.")
+
+
+def test_without_read_result_the_resource_is_named():
+    told = header(json_facts(issues(50)), Way("x", "portico://result/x", 60, by_tool=False), count)
+    assert "read_result" not in told
+    assert told.endswith("The whole is the resource portico://result/x.")
+
+
+@given(VALUES, st.text(max_size=300))
+def test_no_value_makes_a_header_too_long(exact: Callable[[str], int], value: Any, tool: str):
+    for some in (value, [value] * 50, [{"a": value, "b": tool}] * 30):
+        assert exact(header(json_facts(some, tool), WAY, count)) <= HEADER_TOKENS
+
+
+@given(st.text(max_size=3_000), st.text(max_size=60))
+def test_no_text_makes_a_header_too_long(exact: Callable[[str], int], text: str, intent: str):
+    assert exact(text_header(text, intent)) <= HEADER_TOKENS
+
+
+ALPHABETS = {
+    "punctuation": "!#$%&()*+,-./:;<=>?@[]^_`{|}~'\"\\",
+    "base64": "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+    "hex": "0123456789abcdef",
+    "capitals": "QXZJKVWHBGYPF",
+    "accents": "".join(map(chr, range(0x100, 0x250))),
+    "combining": "".join(map(chr, range(0x300, 0x34F))),
+    "cyrillic": "".join(map(chr, range(0x400, 0x52F))),
+    "armenian to thai": "".join(map(chr, range(0x531, 0xE5B))),
+    "ethiopic": "".join(map(chr, range(0x1200, 0x137C))),
+    "symbols": "".join(map(chr, range(0x2100, 0x2BFF))),
+    "chinese": "".join(map(chr, range(0x4E00, 0x9FFF))),
+    "rare chinese": "".join(map(chr, range(0x3400, 0x4DBF))),
+    "korean": "".join(map(chr, range(0xAC00, 0xD7A3))),
+    "emoji": "".join(map(chr, range(0x1F300, 0x1FAFF))),
+    "hieroglyphs": "".join(map(chr, range(0x13000, 0x1342F))),
+}
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_no_alphabet_makes_a_header_too_long(exact: Callable[[str], int], alphabet: str):
+    chance = random.Random(7)
+
+    def word(length: int) -> str:
+        return "".join(chance.choices(ALPHABETS[alphabet], k=length))
+
+    for _ in range(30):
+        rows = [{word(chance.randint(1, 30)): word(chance.randint(0, 60)) for _ in range(12)} for _ in range(3)]
+        same = [{name: word(20) for name in rows[0]} for _ in range(40)]
+        for value in (rows, same, {"x": {word(9): same}}, [word(40)] * 100, {word(8): word(30) for _ in range(40)}):
+            assert exact(header(json_facts(value, f"s.{word(120)}"), WAY, count)) <= HEADER_TOKENS
+        text = "\n".join(word(chance.randint(1, 200)) for _ in range(30))
+        assert exact(text_header(text, text[:30])) <= HEADER_TOKENS
+
+
+def test_what_is_deep_or_wide_makes_no_header_too_long(exact: Callable[[str], int]):
+    wide = [{f"a_rather_long_column_name_{n}": "words of a cell " * 20 for n in range(300)}] * 50
+    for value in (nested(22), nested(400), wide, {"rows": wide}, {"k" * 5_000: wide}, [[issues(30)] * 5] * 5):
+        assert exact(header(json_facts(value), WAY, count)) <= HEADER_TOKENS

@@ -1,0 +1,55 @@
+"""Through a real gateway: calls and answers are counted whoever the client is, and known to the next gateway."""
+
+from pathlib import Path
+
+import pytest
+
+from portico.app import Gateway
+from portico.config import Config
+from portico.testing import Transport, connect, gateway_over
+from portico.upstream.backend import Era
+from tests.interaction.fakes import ask, fake
+from tests.observability.house import soon
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("transport", ["memory", "http", "stdio"])
+async def test_a_client_has_one_account_of_what_it_was_shown(transport: Transport, era: Era):
+    async with gateway_over({"post": fake("send", "find")}) as gateway, connect(gateway, transport, era) as client:
+        await client.list_tools(cache_mode="bypass")
+        listed = gateway.insight.ledger.total.answers
+        await ask(client, "search_tools", query="send")
+        await ask(client, "describe_tools", names=["post.send"])
+        await client.call_tool("call_tool", {"name": "post.send"})
+        await soon(gateway.insight.ledger.flush())
+        (account,) = gateway.insight.ledger.sessions()
+        total = gateway.insight.ledger.total
+        (row,) = await soon(gateway.record.ledger_sessions())
+    assert listed >= 1
+    # What the tool itself answers would have been shown without us, too.
+    assert account.answers == total.answers == listed + 2
+    assert account.shown == total.shown > 100
+    assert row == account
+
+
+async def test_two_clients_have_an_account_each():
+    async with gateway_over({"post": fake("send")}) as gateway:
+        for _ in range(2):
+            async with connect(gateway, "http", "legacy") as client:
+                await ask(client, "search_tools", query="send")
+        await soon(gateway.insight.ledger.flush())
+        assert gateway.insight.ledger.total.sessions == 2
+
+
+async def test_the_next_gateway_knows_what_was_used_and_shown(tmp_path: Path):
+    config = Config(data_dir=tmp_path)
+    async with Gateway(config, backends={"post": fake("send")}) as gateway, connect(gateway) as client:
+        await soon(gateway.listed())
+        await ask(client, "search_tools", query="send")
+        await client.call_tool("call_tool", {"name": "post.send"})
+    shown = gateway.insight.ledger.total.shown
+    async with Gateway(config, backends={"post": fake("send")}) as gateway:
+        await soon(gateway.recall())
+        assert gateway.insight.usage.statistics("post.send").calls == 1
+        assert gateway.insight.ledger.total.shown == shown > 0
+        assert "post.send" in gateway.insight.standings.scores

@@ -1,0 +1,173 @@
+"""One task writes what happened: soon, together, and again when it could not."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from portico.observability import keeper
+from portico.storage.record import Record, RecordUnavailable
+from portico.storage.rows import Retention
+from tests.observability.house import DAY, NOON, Disk, House, soon, until
+from tests.storage.conftest import NewRecord
+
+
+async def test_what_happens_is_written_soon_by_itself(new_record: NewRecord):
+    house, other = House(new_record()), House(new_record())
+    house.keeper.start()
+    house.call(times=3)
+    house.show("abc")
+    await until(lambda: not house.usage.waiting and not house.ledger.waiting)
+    await soon(other.usage.load())
+    await soon(other.ledger.load())
+    await soon(house.keeper.close())
+    assert other.usage.statistics("mail.send").calls == 3
+    assert other.ledger.total.shown == 3
+
+
+async def test_what_is_on_record_is_known_once_it_was_loaded(new_record: NewRecord):
+    first, second = House(new_record()), House(new_record())
+    for house in (first, second):
+        house.keeper.start(after_s=600)
+    first.call()
+    await soon(first.keeper.close())
+    await soon(second.keeper.loaded())
+    assert second.usage.used == first.usage.used
+    await soon(second.keeper.close())
+
+
+async def test_the_end_writes_what_was_heard_last_though_nothing_was_opened_yet(tmp_path: Path):
+    house = House(Record(None, tmp_path / "record.sqlite3"))
+    house.keeper.start(after_s=600)
+    house.call()
+    house.show("abc")
+    await soon(house.keeper.close())
+    house.call()
+    assert len(await soon(house.record.calls())) == 1
+    assert (await soon(house.record.ledger_total())).shown == 3
+    await house.record.close()
+
+
+async def test_where_nothing_happened_the_end_opens_nothing(tmp_path: Path):
+    house = House(Record(None, tmp_path / "data" / "record.sqlite3"))
+    house.keeper.start(after_s=600)
+    await soon(house.keeper.close())
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_record_that_cannot_be_opened_costs_one_warning_and_nothing_else(caplog: pytest.LogCaptureFixture):
+    chores: list[int] = []
+
+    async def chore() -> None:
+        chores.append(len(chores))
+
+    house = House(Record("postgresql://nobody@127.0.0.1:9/none", None), chores=(chore,))
+    with caplog.at_level(logging.WARNING):
+        house.keeper.start()
+        house.call()
+        house.show("abc", listing=True)
+        await soon(house.keeper.loaded())
+        assert house.usage.statistics("mail.send").calls == 1
+        assert house.ledger.total.answers == 1
+        await until(lambda: len(chores) > 1)
+        await soon(house.keeper.close())
+    assert caplog.text.count("use is not recorded for now") == 1
+    assert "127.0.0.1" in caplog.text
+
+
+async def test_what_could_not_be_written_is_written_when_it_can(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(keeper, "WRITE_AFTER_S", 0.01)
+    monkeypatch.setattr(keeper, "LONGEST_RETRY_S", 0.02)
+    house = House(disk.record)
+    await disk.fill()
+    house.keeper.start()
+    house.call()
+    await until(lambda: "the disk is full" in caplog.text)
+    house.call()
+    disk.clear()
+    await until(lambda: not house.usage.waiting)
+    assert len(await soon(disk.record.calls())) == 2
+    await soon(house.keeper.close())
+    assert caplog.text.count("use is not recorded for now") == 1
+
+
+async def test_calls_and_answers_are_written_together_or_not_at_all(disk: Disk):
+    house = House(disk.record)
+    house.call()
+    house.show("abc")
+    await disk.fill("portico_ledger_sessions")
+    with pytest.raises(RecordUnavailable, match="the disk is full"):
+        await soon(house.keeper.flush())
+    assert await soon(disk.record.calls()) == []
+    assert house.usage.waiting
+    assert house.ledger.waiting
+
+
+async def test_what_is_too_old_goes(monkeypatch: pytest.MonkeyPatch):
+    house = House(retention=Retention(calls_days=1, daily_days=10))
+    for days in (20, 5, 0):
+        house.now = NOON - days * DAY
+        house.call()
+        await soon(house.usage.flush())
+    monkeypatch.setattr(keeper, "READ_EVERY_S", 0.01)
+    house.keeper.start()
+    await soon(house.keeper.loaded())
+    await until(lambda: house.usage.statistics("mail.send").calls == 2)
+    assert len(await soon(house.record.calls())) == 1
+    await soon(house.keeper.close())
+
+
+async def test_what_other_gateways_write_is_read_now_and_then(new_record: NewRecord, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(keeper, "READ_EVERY_S", 0.05)
+    ours, theirs = House(new_record()), House(new_record())
+    ours.keeper.start()
+    theirs.call()
+    await soon(theirs.usage.flush())
+    await until(lambda: ours.usage.statistics("mail.send").calls == 1)
+    await soon(ours.keeper.close())
+
+
+async def test_everything_can_be_forgotten_and_that_is_noticed_elsewhere(new_record: NewRecord):
+    ours, theirs = House(new_record()), House(new_record())
+    ours.call()
+    ours.show("abc")
+    await soon(ours.keeper.flush())
+    await soon(theirs.keeper.reread())
+    assert theirs.usage.used
+    assert await soon(ours.keeper.forget()) > 0
+    await soon(theirs.keeper.reread())
+    for house in (ours, theirs):
+        assert house.usage.used == {}
+        assert house.ledger.total.answers == 0
+
+
+async def test_a_chore_that_fails_keeps_nothing_from_being_written(caplog: pytest.LogCaptureFixture):
+    async def fail() -> None:
+        raise ValueError("of its own")
+
+    house = House(chores=(fail,))
+    house.keeper.start()
+    await soon(house.keeper.loaded())
+    house.call()
+    await until(lambda: not house.usage.waiting)
+    await soon(house.keeper.close())
+    assert "of its own" in caplog.text
+
+
+async def test_the_end_waits_for_a_record_only_so_long(monkeypatch: pytest.MonkeyPatch):
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(keeper, "END_PATIENCE_S", 0.2)
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    house = House(Record(f"postgresql://u@127.0.0.1:{port}/d?sslmode=disable", None))
+    house.keeper.start()
+    house.call()
+    await soon(house.keeper.close())
+    assert house.usage.waiting
+    server.close()

@@ -1,0 +1,249 @@
+"""How tools do: known at once, kept in batches, shared by gateways, and bounded when nothing can be kept."""
+
+import asyncio
+import logging
+
+import pytest
+
+from portico.access import Caller
+from portico.observability import usage
+from portico.observability.statistics import UNUSED
+from portico.observability.usage import Usage
+from portico.storage.record import Record, RecordUnavailable
+from portico.storage.rows import CallRow, Retention
+from tests.observability.house import DAY, NOON, Disk, House, soon
+from tests.storage.conftest import NewRecord
+
+
+def test_a_tool_that_nobody_called_has_no_use():
+    house = House()
+    assert house.usage.statistics("mail.send") == UNUSED
+    assert house.usage.used == house.usage.facts == {}
+
+
+async def test_a_call_counts_at_once_and_the_same_after_it_was_written(record: Record):
+    house = House(record)
+    house.call(ms=100, times=9)
+    house.call(ms=100, ok=False)
+    heard = house.usage.statistics("mail.send")
+    assert (heard.calls, heard.successes, heard.last_used, heard.week, heard.month) == (10, 9, NOON, 10, 10)
+    assert heard.p50_ms == pytest.approx(100, rel=0.05)
+    await soon(house.usage.flush())
+    assert not house.usage.waiting
+    assert house.usage.statistics("mail.send") == heard
+    await soon(house.usage.load())
+    assert house.usage.statistics("mail.send") == heard
+
+
+async def test_what_was_written_is_known_to_the_next_gateway(new_record: NewRecord):
+    first = House(new_record())
+    first.call(times=3)
+    await soon(first.usage.close())
+    await first.record.close()
+    second = House(new_record())
+    await soon(second.usage.load())
+    assert second.usage.used == first.usage.used
+
+
+async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counted_twice(new_record: NewRecord):
+    ours, theirs = House(new_record()), House(new_record())
+    for _ in range(3):
+        ours.call(times=2)
+        theirs.call("mail.find")
+        for house in (ours, theirs):
+            await soon(house.usage.flush())
+        ours.call()  # waits to be written while the record is read
+        for house in (ours, theirs):
+            await soon(house.usage.load())
+    assert {tool: use.calls for tool, use in ours.usage.used.items()} == {"mail.send": 9, "mail.find": 3}
+    await soon(ours.usage.flush())
+    await soon(theirs.usage.load())
+    assert theirs.usage.used == ours.usage.used
+
+
+async def test_calls_are_kept_one_by_one_with_who_made_them(record: Record):
+    house = House(record)
+    house.call("mail.v1.send", ms=12)
+    house.call(ok=False, cancelled=True, caller=Caller(name="x" * 10_000))
+    await soon(house.usage.flush())
+    cancelled, sent = await soon(record.calls())
+    assert sent == CallRow(NOON, "mail", "v1.send", "hash", 12.0, True, False, "claude", "work", "session", sent.id)
+    assert (cancelled.cancelled, cancelled.ok, len(cancelled.client)) == (True, False, 80)
+
+
+def test_a_call_that_was_taken_back_says_nothing_of_the_tool():
+    house = House()
+    house.call(ok=False, cancelled=True)
+    assert house.usage.used == {}
+    assert house.usage.waiting
+
+
+async def test_no_single_call_is_kept_where_the_settings_say_so():
+    house = House(retention=Retention(calls_days=0))
+    house.call(times=3)
+    await soon(house.usage.flush())
+    assert await soon(house.record.calls()) == []
+    await soon(house.usage.load())
+    assert house.usage.statistics("mail.send").calls == 3
+
+
+def test_what_was_handed_out_does_not_change():
+    house = House()
+    house.call()
+    used, facts = house.usage.used, house.usage.facts
+    assert house.usage.used is used
+    house.call()
+    assert (used["mail.send"].calls, facts["mail.send"].calls) == (1, 1)
+    assert house.usage.used["mail.send"].calls == house.usage.facts["mail.send"].calls == 2
+
+
+def test_counts_of_the_last_days_fall_as_days_pass():
+    house = House()
+    house.call()
+    weeks: list[tuple[int, int]] = []
+    for days in (0, 6, 7, 29, 30):
+        house.now = NOON + days * DAY
+        weeks.append((house.usage.statistics("mail.send").week, house.usage.statistics("mail.send").month))
+    assert weeks == [(1, 1), (1, 1), (0, 1), (0, 1), (0, 0)]
+
+
+async def test_days_long_past_are_known_whenever_they_are_read():
+    house = House()
+    for days in (400, 31, 3, 1, 0):
+        house.now = NOON - days * DAY
+        house.call()
+        await soon(house.usage.flush())
+    for _ in range(3):
+        await soon(house.usage.load())
+        assert house.usage.statistics("mail.send").calls == 5
+    house.now = NOON + 40 * DAY
+    await soon(house.usage.load())
+    assert (house.usage.statistics("mail.send").calls, house.usage.statistics("mail.send").month) == (5, 0)
+
+
+async def test_facts_are_the_median_and_the_successes():
+    house = House()
+    house.call(ms=200, times=3)
+    house.call(ms=9_000, ok=False)
+    fact = house.usage.facts["mail.send"]
+    assert (fact.calls, fact.successes) == (4, 3)
+    assert fact.latency_ms == house.usage.statistics("mail.send").p50_ms
+
+
+# What cannot be written
+
+
+async def test_what_cannot_be_written_waits_and_nothing_is_counted_twice(disk: Disk):
+    house = House(disk.record)
+    await disk.fill()
+    house.call(times=2)
+    for _ in range(3):
+        with pytest.raises(RecordUnavailable):
+            await soon(house.usage.flush())
+        house.call()
+    assert house.usage.statistics("mail.send").calls == 5
+    disk.clear()
+    await soon(house.usage.flush())
+    await soon(house.usage.load())
+    assert house.usage.statistics("mail.send").calls == 5
+    assert len(await soon(disk.record.calls())) == 5
+
+
+async def test_what_is_heard_while_it_is_written_is_written_next():
+    house = House()
+    house.call()
+    async with house.usage.handing_over() as heard:
+        house.call()
+        assert sum(row.calls for row in heard.daily_rows()) == 1
+        assert house.usage.statistics("mail.send").calls == 2
+    async with house.usage.handing_over() as heard:
+        assert sum(row.calls for row in heard.daily_rows()) == 1
+
+
+async def test_writing_that_is_cut_off_loses_nothing():
+    house = House()
+    house.call()
+
+    async def write() -> None:
+        async with house.usage.handing_over():
+            await asyncio.Event().wait()
+
+    writing = asyncio.create_task(write())
+    await asyncio.sleep(0)
+    house.call()
+    writing.cancel()
+    await asyncio.wait({writing}, timeout=20)
+    async with house.usage.handing_over() as heard:
+        assert (len(heard.calls), sum(row.calls for row in heard.daily_rows())) == (2, 2)
+
+
+async def test_what_waits_takes_bounded_room_and_that_is_said_once(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(usage, "MAX_CALLS", 100)
+    house = House(disk.record)
+    await disk.fill()
+    house.call(times=80)
+    with pytest.raises(RecordUnavailable):
+        await soon(house.usage.flush())
+    with caplog.at_level(logging.WARNING):
+        house.call(times=80)
+        with pytest.raises(RecordUnavailable):
+            await soon(house.usage.flush())
+    assert caplog.text.count("than there is room for") == 1
+    disk.clear()
+    await soon(house.usage.flush())
+    assert len(await soon(disk.record.calls(limit=1_000))) == 100
+    await soon(house.usage.load())
+    assert house.usage.statistics("mail.send").calls == 160
+
+
+def test_ever_new_names_of_tools_take_bounded_room(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(usage, "MAX_TOOLS", 50)
+    monkeypatch.setattr(usage, "MAX_COUNTS", 60)
+    house = House(retention=Retention(calls_days=0))
+    for number in range(200):
+        house.call(f"mail.t{number}")
+        house.call("mail.t0", ms=1.3**number)
+    assert len(house.usage.used) == 50
+    assert house.usage.statistics("mail.t0").calls == 201
+
+
+# Forgetting and ending
+
+
+async def test_a_server_s_use_can_be_forgotten_and_that_of_all(record: Record):
+    house = House(record)
+    for tool in ("mail.send", "mailing.send"):
+        house.call(tool)
+    await soon(house.usage.flush())
+    house.call()
+    assert await soon(house.usage.forget("mail")) > 0
+    assert list(house.usage.used) == list(house.usage.facts) == ["mailing.send"]
+    assert not house.usage.waiting
+    await soon(house.usage.forget())
+    assert house.usage.used == {}
+    await soon(house.usage.load())
+    assert house.usage.used == {}
+
+
+async def test_what_another_process_made_the_record_forget_is_forgotten_here(new_record: NewRecord):
+    ours, theirs = House(new_record()), new_record()
+    for days in (9, 0):
+        ours.now = NOON - days * DAY
+        ours.call()
+    await soon(ours.usage.flush())
+    await soon(ours.usage.load())
+    await soon(theirs.forget_use())
+    await soon(ours.usage.reload())
+    assert ours.usage.used == {}
+
+
+async def test_nothing_is_heard_after_the_end_and_all_before_is_kept():
+    house = House()
+    house.call()
+    await soon(house.usage.close())
+    house.call()
+    other = Usage(house.record, house.bus, Retention(), clock=lambda: NOON)
+    await soon(other.load())
+    assert other.statistics("mail.send").calls == 1

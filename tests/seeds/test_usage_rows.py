@@ -1,0 +1,147 @@
+"""Rows A10, B3 and B6 of the seeds: calls are counted, use shows in order and answers, and tiers come of it."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from mcp.client import Client
+
+from portico.app import Gateway
+from portico.config import Config, LearningConfig
+from portico.disclosure.standings import Standings
+from portico.disclosure.tiers import tier_of, tier_score
+from portico.observability import keeper
+from portico.observability.statistics import UNUSED, Statistics
+from portico.storage.rows import Retention
+from portico.testing import FakeBackend, connect, gateway_over
+from tests.interaction.fakes import ask, text, tool
+from tests.observability.house import DAY, House, soon, until
+
+QUERY = "send a message to the people"
+TOOLS = [
+    tool("notify_a", "Send a message to the people of list A."),
+    tool("notify_b", "Send a message to the people of list B."),
+    tool("notify_c", "Send a message to the people of list C."),
+    tool("weather", "Tell the weather of a city."),
+]
+
+
+@asynccontextmanager
+async def house(*servers: str) -> AsyncGenerator[tuple[Gateway, Client]]:
+    """A gateway that learns nothing of its callers: only everybody's use changes an order."""
+    backends = {name: FakeBackend(TOOLS) for name in servers or ("post",)}
+    for backend in backends.values():
+        for one in TOOLS:
+            backend.on_call(one["name"], lambda _: text("done"))
+    async with (
+        gateway_over(backends, Config(learning=LearningConfig(scope="off"))) as gateway,
+        connect(gateway) as client,
+    ):
+        if (encoding := gateway.catalog.encode()) is not None:
+            await soon(encoding)
+        yield gateway, client
+
+
+async def shown(client: Client, name: str, **arguments: str) -> list[str]:
+    """The tools an answer shows, the first first."""
+    return re.findall(r"^(\w+\.\w+)\(", await ask(client, name, **arguments), re.MULTILINE)
+
+
+async def use(gateway: Gateway, client: Client, name: str, times: int = 5) -> None:
+    for _ in range(times):
+        await client.call_tool("call_tool", {"name": name})
+    await soon(gateway.insight.standings.recompute())
+
+
+async def test_a10_calls_are_counted() -> None:
+    async with house() as (gateway, client):
+        await use(gateway, client, "post.weather", 3)
+        assert gateway.insight.usage.statistics("post.weather").calls == 3
+        assert gateway.insight.usage.statistics("post.notify_a").calls == 0
+
+
+async def test_a10_of_two_equal_tools_the_used_one_comes_first_in_search() -> None:
+    async with house("alpha", "omega") as (gateway, client):
+        first = (await shown(client, "search_tools", query="weather of a city"))[0]
+        (second,) = {"alpha.weather", "omega.weather"} - {first}
+        await use(gateway, client, second)
+        assert (await shown(client, "search_tools", query="weather of a city"))[0] == second
+
+
+async def test_a10_used_tools_come_first_in_a_listing() -> None:
+    async with house() as (gateway, client):
+        assert (await shown(client, "browse_tools", server="post"))[0] == "post.notify_a"
+        await use(gateway, client, "post.weather")
+        assert (await shown(client, "browse_tools", server="post"))[0] == "post.weather"
+
+
+@pytest.mark.parametrize("query", ["notify_a", "post.notify_a", "notify a"])
+async def test_a10_however_popular_no_tool_hides_an_exact_match(query: str) -> None:
+    async with house() as (gateway, client):
+        await use(gateway, client, "post.notify_b", 50)
+        assert (await shown(client, "search_tools", query=query))[0] == "post.notify_a"
+
+
+async def test_a10_a_popular_tool_does_not_come_before_one_that_fits_better() -> None:
+    async with house() as (gateway, client):
+        await use(gateway, client, "post.weather", 50)
+        assert "notify" in (await shown(client, "search_tools", query=QUERY))[0]
+
+
+def test_b3_the_score_is_of_popularity_reliability_speed_and_recency() -> None:
+    known = Statistics(calls=5_000, successes=4_500, mean_ms=250, week=10, month=40)
+    assert tier_score(known) == pytest.approx(0.4 * 0.5 + 0.3 * 0.9 + 0.2 * 0.75 + 0.1 * 0.25, abs=0.006)
+    assert tier_score(UNUSED) == 0
+
+
+def test_b3_the_thresholds_make_four_tiers() -> None:
+    assert [tier_of(score) for score in (0.8, 0.6, 0.3, 0.29)] == ["hot", "warm", "standard", "cold"]
+
+
+def test_b3_without_history_a_tool_is_not_recent() -> None:
+    with_history = Statistics(calls=100, successes=100, week=1, month=1)
+    assert tier_score(with_history) - tier_score(Statistics(calls=100, successes=100)) == pytest.approx(0.1)
+
+
+async def test_b3_the_running_gateway_computes_tiers_daily(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "READ_EVERY_S", 0.02)
+    house = House()
+    standings = Standings(house.usage, house.record, clock=lambda: house.now)
+    running = keeper.Keeper(house.record, house.bus, house.usage, house.ledger, Retention(), chores=(standings.tend,))
+    running.start()
+    house.call(ms=1)
+    await until(lambda: standings.computed_at == house.now)
+    assert standings.scores["mail.send"].score == 0.6
+    house.now += 20 * DAY
+    await until(lambda: standings.computed_at == house.now)
+    assert standings.scores["mail.send"].score == 0.5
+    assert await soon(house.record.tiers()) != (0.0, [])
+    await soon(running.close())
+
+
+async def test_b3_a_gateway_that_was_used_has_tiers() -> None:
+    async with house() as (gateway, client):
+        await use(gateway, client, "post.weather")
+        assert gateway.insight.standings.scores["post.weather"].tier in ("warm", "standard")
+
+
+async def test_b6_latency_p95_success_rate_and_invocations_are_in_the_answers() -> None:
+    async with house() as (gateway, client):
+        await use(gateway, client, "post.weather", 4)
+        told = await ask(client, "describe_tools", names=["post.weather"], detail="full")
+        known = gateway.insight.usage.statistics("post.weather")
+    assert (known.calls, known.successes, known.success_rate) == (4, 4, 1.0)
+    assert 0 < known.p50_ms <= known.p95_ms
+    for word in ("calls", "success_rate", "p50_ms", "p95_ms", "last_used", "calls_7d", "calls_30d"):
+        assert word in told
+
+
+async def test_b6_a_call_that_fails_lowers_the_success_rate_and_one_that_is_refused_here_does_not() -> None:
+    backend = FakeBackend([tool("add", "Add.", a="integer")])
+    backend.on_call("add", lambda arguments: {**text("no"), "isError": arguments.get("a") == 2})
+    async with gateway_over({"math": backend}) as gateway, connect(gateway) as client:
+        for a in (1, 2, "three"):
+            await client.call_tool("call_tool", {"name": "math.add", "arguments": {"a": a}})
+        known = gateway.insight.usage.statistics("math.add")
+    assert (known.calls, known.successes) == (2, 1)

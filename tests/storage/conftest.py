@@ -1,0 +1,32 @@
+"""The record on either database."""
+
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+
+from portico.storage.record import Record
+from tests.fixtures.postgres import postgres as postgres
+
+NewRecord = Callable[[], Record]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def new_record(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[NewRecord]:
+    """Makes records of one and the same database, as several gateways would."""
+    url = request.getfixturevalue("postgres").url if request.param == "postgresql" else None
+    made: list[Record] = []
+
+    def new() -> Record:
+        made.append(Record(url, tmp_path / "data" / "record.sqlite3"))
+        return made[-1]
+
+    yield new
+    for record in made:
+        await record.close()
+
+
+@pytest.fixture
+def record(new_record: NewRecord) -> Record:
+    """A record that nothing is in yet."""
+    return new_record()

@@ -1,0 +1,509 @@
+"""The record, on SQLite and on PostgreSQL: what is written is there, adds up, and is shared."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from portico.storage.manifests import Manifest, ToolRow
+from portico.storage.record import Record
+from portico.storage.rows import (
+    CallRow,
+    CategoryRow,
+    DailyRow,
+    KnownServer,
+    KnownTool,
+    LedgerRow,
+    LedgerTotal,
+    News,
+    Retention,
+    SeenTool,
+    TierRow,
+)
+from tests.storage.conftest import NewRecord
+
+DAY = 86_400.0
+NOW = 1_700_000_000.0
+TODAY = int(NOW // DAY)
+PATIENCE_S = 20
+HOSTILE = "NUL \x00, half a pair \ud800, the other \udfff, both \ud83d\ude00, \x1a0000, ü, 漢, 😀, ' \" \\ %s :x"
+
+
+def call(at: float = NOW, server: str = "s", tool: str = "t", ok: bool = True, **more: Any) -> CallRow:
+    return CallRow(at, server, tool, "hash", 12.5, ok, **more)
+
+
+def count(
+    calls: int = 1,
+    successes: int = 1,
+    at: float = NOW,
+    tool: str = "t",
+    day: int = TODAY,
+    server: str = "s",
+    bucket: int = 3,
+) -> DailyRow:
+    return DailyRow(day, server, tool, bucket, calls, successes, at)
+
+
+def session(name: str = "one", shown: int = 10, listing: int = 100, at: float = NOW, answers: int = 1) -> LedgerRow:
+    return LedgerRow(name, "claude", "default", NOW - 50, at, listing, shown, answers)
+
+
+def offering(
+    server: str = "s", *tools: str, at: float = NOW, fingerprint: str = "f", category: str = "c"
+) -> KnownServer:
+    rows = tuple(ToolRow(name, f"hash of {name}", b"\x00{}\xff", ("a warning", "another")) for name in tools)
+    manifest = Manifest(server, fingerprint, "modern", b"hello", b"offers", rows, at)
+    return KnownServer(
+        manifest, server.title(), category, tuple(KnownTool(t, f"hash of {t}", category, 7) for t in tools)
+    )
+
+
+@contextlib.asynccontextmanager
+async def following(record: Record, origin: str) -> AsyncGenerator["asyncio.Queue[News]"]:
+    heard: asyncio.Queue[News] = asyncio.Queue()
+    await record.open()
+    task = asyncio.create_task(record.follow(heard.put_nowait, origin=origin))
+    try:
+        yield heard
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def next_of(heard: "asyncio.Queue[News]") -> News:
+    async with asyncio.timeout(PATIENCE_S):
+        return await heard.get()
+
+
+# Use
+
+
+async def test_what_was_used_is_there_for_whoever_opens_the_record_next(new_record: NewRecord):
+    first = new_record()
+    given = call(cancelled=True, client="claude", profile="p", session="one")
+    await first.add_use([given], [count()], [session()])
+    await first.close()
+    second = new_record()
+    (found,) = await second.calls()
+    assert dataclasses.replace(found, id=0) == given
+    assert found.id > 0
+    assert await second.daily_use(TODAY) == [count()]
+    assert await second.ledger_sessions() == [session()]
+    assert second.problem == ""
+
+
+async def test_counts_add_up_and_moments_only_move_forward(record: Record):
+    await record.add_use([], [count(calls=2, successes=1, at=NOW)], [session(shown=10, listing=100)])
+    await record.add_use([], [count(calls=3, successes=3, at=NOW - 5)], [session(shown=5, listing=90, at=NOW + 1)])
+    assert await record.daily_use(TODAY) == [count(calls=5, successes=4, at=NOW)]
+    assert await record.ledger_sessions() == [session(shown=15, listing=100, at=NOW + 1, answers=2)]
+
+
+async def test_the_same_row_twice_in_one_batch_adds_up_too(record: Record):
+    await record.add_use([], [count(), count()], [session(), session()])
+    assert await record.daily_use(TODAY) == [count(calls=2, successes=2)]
+    assert await record.ledger_total() == LedgerTotal(1, 100, 20, 2)
+
+
+async def test_a_batch_is_written_as_a_whole_or_not_at_all(record: Record):
+    impossible: Any = None
+    with pytest.raises(Exception, match=r"."):
+        await record.add_use([call()], [count(), dataclasses.replace(count(), calls=impossible)], [session()])
+    assert await record.calls() == []
+    assert await record.daily_use(0) == []
+    await record.add_use([call()], [count()], [session()])
+    assert len(await record.calls()) == 1
+
+
+async def test_nothing_to_add_opens_nothing(record: Record):
+    await record.add_use([], [], [])
+    await record.save_servers([], origin="a")
+    assert record.problem == ""
+
+
+async def test_calls_come_newest_first_in_pages_and_by_what_they_were(record: Record):
+    await record.add_use(
+        [call(at=NOW + n, server="ab"[n % 2], tool="xyz"[n % 3], ok=n % 4 != 0) for n in range(12)], [], []
+    )
+    every = await record.calls()
+    assert [row.at - NOW for row in every] == list(range(11, -1, -1))
+    first = await record.calls(limit=5)
+    second = await record.calls(limit=5, before=first[-1].id)
+    assert first + second + await record.calls(before=second[-1].id) == every
+    assert await record.calls(server="a") == [row for row in every if row.server == "a"]
+    assert await record.calls(server="a", tool="z", ok=False) == [
+        row for row in every if (row.server, row.tool, row.ok) == ("a", "z", False)
+    ]
+    assert await record.calls(ok=True) == [row for row in every if row.ok]
+    assert await record.calls(server="nobody") == []
+    assert await record.calls(limit=0) == []
+
+
+async def test_daily_use_begins_with_the_day_it_is_asked_for(record: Record):
+    await record.add_use([], [count(day=TODAY - 1), count(), count(tool="u"), count(bucket=-1)], [])
+    assert {row.day for row in await record.daily_use(TODAY)} == {TODAY}
+    assert len(await record.daily_use(TODAY)) == 3
+    assert len(await record.daily_use(TODAY - 1)) == 4
+
+
+async def test_the_ledger_sums_up_every_session_and_lists_the_latest(record: Record):
+    assert await record.ledger_total() == LedgerTotal()
+    await record.add_use([], [], [session(f"s{n}", shown=n, at=NOW + n) for n in range(5)])
+    total = await record.ledger_total()
+    assert (total.sessions, total.listing, total.shown, total.saved) == (5, 500, 10, 490)
+    assert [row.session for row in await record.ledger_sessions(2)] == ["s4", "s3"]
+
+
+async def test_large_batches_are_no_other_than_small_ones(record: Record):
+    calls = [call(at=NOW + n, tool=f"t{n % 500}") for n in range(5_000)]
+    daily = [count(tool=f"t{n % 4_000}", at=NOW + n) for n in range(8_000)]
+    await record.add_use(calls, daily, [session(f"s{n}") for n in range(1_000)])
+    assert len(await record.calls(limit=10_000)) == 5_000
+    assert sum(row.calls for row in await record.daily_use(TODAY)) == 8_000
+    assert (await record.ledger_total()).sessions == 1_000
+
+
+async def test_what_is_forgotten_is_gone_for_one_server_or_for_all(record: Record):
+    await record.add_use([call(), call(server="other")], [count(), count(server="other")], [session()])
+    assert await record.forget_use("s") == 2
+    assert [row.server for row in await record.calls()] == ["other"]
+    assert [row.server for row in await record.daily_use(0)] == ["other"]
+    assert (await record.ledger_total()).sessions == 1
+    assert await record.forget_use() == 3
+    assert await record.ledger_total() == LedgerTotal()
+    assert await record.forget_use() == 0
+
+
+async def test_two_gateways_that_write_at_once_lose_nothing(new_record: NewRecord):
+    one, other = new_record(), new_record()
+
+    async def write(record: Record, backwards: bool) -> None:
+        for _ in range(20):
+            tools = [f"t{n}" for n in range(50)]
+            rows = [count(tool=tool) for tool in (reversed(tools) if backwards else tools)]
+            await record.add_use([call()], rows, [session()])
+
+    async with asyncio.timeout(PATIENCE_S * 3):
+        await asyncio.gather(write(one, False), write(other, True), write(one, True))
+    assert {row.calls for row in await one.daily_use(TODAY)} == {60}
+    assert len(await other.calls(limit=100)) == 60
+    assert (await one.ledger_total()).shown == 600
+
+
+async def test_who_is_cancelled_while_writing_stops_nobody_else(record: Record):
+    await record.open()
+    writers = [asyncio.create_task(record.add_use([call() for _ in range(500)], [], [])) for _ in range(6)]
+    await asyncio.sleep(0)
+    for writer in writers[::2]:
+        writer.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        outcomes = await asyncio.gather(*writers, return_exceptions=True)
+    assert all(outcome is None for outcome in outcomes[1::2])
+    await record.add_use([call()], [], [])
+    found = await record.calls(limit=10_000)
+    assert len(found) % 500 == 1
+    assert len(found) > 1_500
+
+
+async def test_reading_does_not_wait_for_a_writer(new_record: NewRecord):
+    one, other = new_record(), new_record()
+    await one.add_use([call()], [], [])
+    await other.open()
+    writing = asyncio.create_task(one.add_use([call(at=NOW + n) for n in range(20_000)], [], []))
+    async with asyncio.timeout(PATIENCE_S):
+        while not writing.done():
+            assert len(await other.calls(limit=30_000)) in (1, 20_001)
+        await writing
+
+
+# Retention
+
+
+async def test_pruning_drops_what_is_too_old(record: Record):
+    old = NOW - 31 * DAY
+    await record.add_use(
+        [call(at=old), call()],
+        [count(day=TODAY - 401), count(day=TODAY - 400), count()],
+        [session("old", at=NOW - 91 * DAY), session("new")],
+    )
+    assert await record.prune(Retention(), NOW) == 3
+    assert [row.at for row in await record.calls()] == [NOW]
+    assert [row.day for row in await record.daily_use(0)] == [TODAY - 400, TODAY]
+    assert [row.session for row in await record.ledger_sessions()] == ["new"]
+    assert await record.prune(Retention(), NOW) == 0
+
+
+async def test_sessions_that_are_dropped_still_count_in_the_total(record: Record):
+    await record.add_use(
+        [], [], [session("old", at=NOW - 91 * DAY), session("older", at=NOW - 99 * DAY), session("new")]
+    )
+    total = await record.ledger_total()
+    assert total.sessions == 3
+    await record.prune(Retention(), NOW)
+    assert await record.ledger_total() == total
+    await record.prune(Retention(sessions_days=0), NOW + DAY)
+    assert await record.ledger_total() == total
+    assert await record.ledger_sessions() == []
+    await record.forget_use()
+    assert (await record.ledger_total()).sessions == 0
+
+
+async def test_pruning_keeps_the_latest_of_too_many_calls(record: Record):
+    await record.add_use([call(at=NOW + n) for n in range(10)], [], [])
+    assert await record.prune(Retention(max_calls=4), NOW) == 6
+    assert [row.at - NOW for row in await record.calls()] == [9, 8, 7, 6]
+    assert await record.prune(Retention(max_calls=0), NOW) == 4
+    await record.add_use([call()], [], [])
+    assert (await record.calls())[0].id > 10  # no id is given twice
+
+
+async def test_a_tool_that_is_long_gone_is_forgotten_and_one_that_is_there_is_not(record: Record):
+    await record.save_servers([offering("s", "stays", "goes")], origin="a")
+    await record.save_servers([offering("s", "stays", at=NOW + 1)], origin="a")
+    await record.prune(Retention(daily_days=10), NOW + 20 * DAY)
+    assert [tool.tool for tool in await record.seen_tools()] == ["stays"]
+
+
+# What exists
+
+
+async def test_what_a_server_offers_is_found_by_its_fingerprint_as_it_was(new_record: NewRecord):
+    given = offering("s", "one", "two")
+    await new_record().save_servers([given, offering("other", "x")], origin="a")
+    record = new_record()
+    assert await record.manifests({"s": "f"}, {}) == {"s": given.manifest}
+    assert set(await record.manifests({"s": "f", "other": "f", "third": "f"}, {})) == {"s", "other"}
+    assert await record.manifests({"s": "another"}, {}) == {}
+    assert await record.manifests({"s": "f"}, {"s": NOW}) == {}
+    assert set(await record.manifests({"s": "f"}, {"s": NOW - 1})) == {"s"}
+    assert await record.manifests({}, {}) == {}
+
+
+async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gone(record: Record):
+    await record.save_servers([offering("s", "stays", "goes")], origin="a")
+    await record.save_servers([offering("s", "stays", "comes", at=NOW + 10)], origin="a")
+    assert await record.seen_tools("s") == [
+        SeenTool("s", "comes", "hash of comes", "c", NOW + 10, NOW + 10),
+        SeenTool("s", "goes", "hash of goes", "c", NOW, NOW, gone=True),
+        SeenTool("s", "stays", "hash of stays", "c", NOW, NOW + 10),
+    ]
+    await record.save_servers([offering("s", "stays", "goes", at=NOW + 20)], origin="a")
+    seen = {tool.tool: tool for tool in await record.seen_tools()}
+    assert (seen["goes"].gone, seen["goes"].first_seen, seen["goes"].last_seen) == (False, NOW, NOW + 20)
+    assert await record.seen_tools("nobody") == []
+
+
+async def test_a_definition_that_changes_is_counted(record: Record):
+    first = offering("s", "t")
+    changed = KnownServer(
+        dataclasses.replace(first.manifest, listed_at=NOW + 1), "S", "c", (KnownTool("t", "another hash", "d", 0),)
+    )
+    await record.save_servers([first], origin="a")
+    await record.save_servers([changed], origin="a")
+    assert await record.seen_tools() == [SeenTool("s", "t", "another hash", "d", NOW, NOW + 1, False, 1)]
+
+
+async def test_the_same_listing_again_only_moves_the_last_moment(record: Record):
+    await record.save_servers([offering("s", "t")], origin="a")
+    await record.save_servers([offering("s", "t", at=NOW + 5)], origin="a")
+    assert [(tool.first_seen, tool.last_seen) for tool in await record.seen_tools()] == [(NOW, NOW + 5)]
+    assert (await record.manifests({"s": "f"}, {}))["s"].listed_at == NOW + 5
+
+
+async def test_an_older_listing_that_comes_late_changes_nothing(record: Record):
+    newer = offering("s", "new", at=NOW + 10)
+    await record.save_servers([newer], origin="a")
+    await record.save_servers([offering("s", "old", at=NOW)], origin="b")
+    assert await record.manifests({"s": "f"}, {}) == {"s": newer.manifest}
+    assert [tool.tool for tool in await record.seen_tools()] == ["new"]
+
+
+async def test_a_wrong_clock_does_not_have_the_last_word(record: Record):
+    await record.save_servers([offering("s", "ahead", at=NOW * 10)], origin="a")
+    await record.save_servers([offering("s", "true", at=NOW)], origin="b")
+    assert [tool.name for tool in (await record.manifests({"s": "f"}, {}))["s"].tools] == ["true"]
+
+
+async def test_gateways_with_different_configurations_do_not_overwrite_each_other(record: Record):
+    await record.save_servers([offering("s", "a", fingerprint="one")], origin="a")
+    await record.save_servers([offering("s", "b", fingerprint="two")], origin="b")
+    for fingerprint, tool in (("one", "a"), ("two", "b")):
+        found = await record.manifests({"s": fingerprint}, {})
+        assert [row.name for row in found["s"].tools] == [tool]
+
+
+async def test_configurations_that_come_and_go_do_not_pile_up(record: Record):
+    for number in range(8):
+        await record.save_servers([offering("s", "t", fingerprint=f"f{number}", at=NOW + number)], origin="a")
+    kept = [number for number in range(8) if await record.manifests({"s": f"f{number}"}, {})]
+    assert kept == [4, 5, 6, 7]
+
+
+async def test_several_gateways_may_save_one_server_at_once(new_record: NewRecord):
+    records = [new_record() for _ in range(3)]
+    offers = [offering("s", f"t{n}", "both", at=NOW + n) for n in range(3)]
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(
+            *(
+                record.save_servers([offer], origin=str(n))
+                for n, (record, offer) in enumerate(zip(records, offers, strict=True))
+            )
+        )
+    found = await records[0].manifests({"s": "f"}, {})
+    assert found == {"s": offers[2].manifest}
+    assert [tool.tool for tool in await records[1].seen_tools() if not tool.gone] == ["both", "t2"]
+
+
+async def test_a_catalog_of_thousands_is_saved_at_once(record: Record):
+    servers = [offering(f"s{n}", *(f"tool_{m}" for m in range(20))) for n in range(200)]
+    await record.save_servers(servers, origin="a")
+    assert len(await record.seen_tools()) == 4_000
+    found = await record.manifests({f"s{n}": "f" for n in range(200)}, {})
+    assert found == {server.manifest.server: server.manifest for server in servers}
+
+
+async def test_a_server_without_tools_is_known_too(record: Record):
+    await record.save_servers([offering("s")], origin="a")
+    assert (await record.manifests({"s": "f"}, {}))["s"].tools == ()
+    assert await record.seen_tools() == []
+
+
+# Categories and tiers
+
+
+async def test_categories_are_replaced_whole(new_record: NewRecord):
+    record = new_record()
+    assert await record.categories() == []
+    await record.save_categories([CategoryRow("web", "Web", "Pages.", 3, 1), CategoryRow("a", "A", "B", 1, 1)])
+    await record.save_categories([CategoryRow("web", "The web", "Pages.", 4, 2), CategoryRow("data", "Data", "Rows.")])
+    expected = [CategoryRow("data", "Data", "Rows."), CategoryRow("web", "The web", "Pages.", 4, 2)]
+    assert await new_record().categories() == expected
+
+
+async def test_tiers_are_replaced_whole_and_say_when_they_were_computed(new_record: NewRecord):
+    record = new_record()
+    assert await record.tiers() == (0.0, [])
+    await record.save_tiers([TierRow("s", "old", 0.1, "cold")], at=NOW, origin="a")
+    rows = [TierRow("s", "hot", 0.9, "hot"), TierRow("s", "cold", 0.25, "cold")]
+    await record.save_tiers(rows[::-1], at=NOW + 1, origin="a")
+    assert await new_record().tiers() == (NOW + 1, rows)
+    await record.save_tiers([], at=NOW + 2, origin="a")
+    assert await record.tiers() == (NOW + 2, [])
+
+
+async def test_gateways_that_compute_tiers_at_once_leave_one_computation(new_record: NewRecord):
+    records = [new_record() for _ in range(3)]
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(
+            *(
+                record.save_tiers([TierRow("s", f"t{m}", n, "hot") for m in range(50)], at=NOW + n, origin=str(n))
+                for n, record in enumerate(records)
+            ),
+            *(record.save_categories([CategoryRow("web", str(n), "")]) for n, record in enumerate(records)),
+        )
+    at, rows = await records[0].tiers()
+    assert {row.score for row in rows} == {at - NOW}
+    assert len(rows) == 50
+    assert len(await records[0].categories()) == 1
+
+
+# Hostile text
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "x" * 100_000, HOSTILE * 500, ""], ids=["odd", "long", "both", "empty"])
+async def test_any_name_comes_back_as_it_was(record: Record, name: str):
+    given = CallRow(NOW, name, name, name, 1.0, True, False, name, name, name)
+    daily = DailyRow(TODAY, name, name, 1, 1, 1, NOW)
+    ledger = LedgerRow(name, name, name, NOW, NOW, 1)
+    await record.add_use([given], [daily, daily], [ledger, ledger])
+    assert [dataclasses.replace(row, id=0) for row in await record.calls(server=name, tool=name)] == [given]
+    assert await record.daily_use(0) == [dataclasses.replace(daily, calls=2, successes=2)]
+    assert await record.ledger_sessions() == [ledger]
+
+    manifest = Manifest(name, name, name, b"\x00", b"", (ToolRow(name, name, b"\x00", (name,) if name else ()),), NOW)
+    await record.save_servers([KnownServer(manifest, name, name, (KnownTool(name, name, name),))], origin="a")
+    assert await record.manifests({name: name}, {}) == {name: manifest}
+    assert await record.seen_tools(name) == [SeenTool(name, name, name, name, NOW, NOW)]
+
+    await record.save_categories([CategoryRow(name, name, name)])
+    assert await record.categories() == [CategoryRow(name, name, name)]
+    await record.save_tiers([TierRow(name, name, 0.5, name)], at=NOW, origin=name[:100])
+    assert await record.tiers() == (NOW, [TierRow(name, name, 0.5, name)])
+
+
+async def test_names_that_only_look_alike_are_not_mixed_up(record: Record):
+    names = ["\x00", "\x1a0000", "\x1a", "0000", "a", "A", "ä", "a\u0308", " a", "a "]
+    await record.add_use([], [count(tool=name, calls=n) for n, name in enumerate(names)], [])
+    assert {row.tool: row.calls for row in await record.daily_use(0)} == {name: n for n, name in enumerate(names)}
+    await record.add_use([], [count(server="ab", tool="c"), count(server="a", tool="bc")], [])
+    assert len(await record.daily_use(0)) == len(names) + 2
+
+
+# News
+
+
+async def test_gateways_hear_of_each_others_catalog_and_tiers(new_record: NewRecord):
+    one, other = new_record(), new_record()
+    async with following(one, "one") as heard:
+        await other.save_servers([offering("s", "t")], origin="other")
+        assert await next_of(heard) == News("catalog", "s" if one.shared else "")
+        assert set(await one.manifests({"s": "f"}, {"s": 0.0})) == {"s"}
+        await other.save_tiers([], at=NOW, origin="other")
+        assert await next_of(heard) == News("tiers")
+
+
+async def test_nobody_is_told_of_use_of_what_is_the_same_or_of_their_own(new_record: NewRecord):
+    one, other = new_record(), new_record()
+    await other.save_servers([offering("s", "t")], origin="other")
+    async with following(one, "one") as heard:
+        await other.save_servers([offering("s", "t", at=NOW + 1)], origin="other")
+        await other.save_servers([offering("s", "t", at=NOW + 2, category="moved")], origin="other")
+        await other.add_use([call()], [count()], [session()])
+        await one.save_servers([offering("own", "t")], origin="one")
+        await other.save_tiers([], at=NOW, origin="other")
+        assert await next_of(heard) == News("tiers")
+        assert heard.empty()
+
+
+async def test_what_was_told_between_opening_and_following_is_heard(new_record: NewRecord):
+    one, other = new_record(), new_record()
+    await one.open()
+    await other.save_servers([offering("s", "t")], origin="other")
+    async with following(one, "one") as heard:
+        assert await next_of(heard) == News("catalog")
+
+
+async def test_a_change_of_many_servers_is_one_piece_of_news(new_record: NewRecord):
+    one, other = new_record(), new_record()
+    async with following(one, "one") as heard:
+        await other.save_servers([offering(f"s{n}", "t") for n in range(200)], origin="other")
+        assert await next_of(heard) == News("catalog")
+        await other.save_servers([offering("x" * 50_000, "t")], origin="other")
+        assert await next_of(heard) == News("catalog")
+
+
+async def test_following_ends_when_it_is_cancelled_and_may_begin_again(new_record: NewRecord):
+    one, other = new_record(), new_record()
+    async with following(one, "one"):
+        pass
+    async with following(one, "one") as heard:
+        await other.save_tiers([], at=NOW, origin="other")
+        assert await next_of(heard) == News("tiers")
+
+
+async def test_the_record_opens_once_however_many_ask(record: Record):
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*(record.open() for _ in range(5)), record.add_use([call()], [], []), record.calls())
+    assert len(await record.calls()) == 1
+
+
+async def test_a_closed_record_opens_again_when_it_is_used(record: Record):
+    await record.add_use([call()], [], [])
+    await record.close()
+    await record.close()
+    assert len(await record.calls()) == 1

@@ -1,0 +1,145 @@
+"""PostgreSQL that drops connections, breaks ties and passes on what anybody says: the record goes on."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from portico.storage.record import Record, RecordUnavailable
+from portico.storage.rows import CallRow, News, TierRow
+from tests.fixtures.postgres import PostgresDatabase
+from tests.storage.test_record import following, next_of, offering
+
+PATIENCE_S = 30
+CALL = CallRow(1.0, "s", "t", "h", 1.0, True)
+END_ALL = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where datname = current_database() and pid <> pg_backend_pid()"
+)
+
+
+@contextlib.asynccontextmanager
+async def two_records(postgres: PostgresDatabase) -> AsyncGenerator[tuple[Record, Record]]:
+    one, other = Record(postgres.url, None), Record(postgres.url, None)
+    await one.open()
+    await other.open()
+    try:
+        yield one, other
+    finally:
+        await one.close()
+        await other.close()
+
+
+def database(record: Record) -> Any:
+    return record._database  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_connections_that_were_dropped_are_replaced(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, other):
+        for record in (one, other, one):
+            await record.add_use([CALL], [], [])
+            await asyncio.to_thread(postgres.sql, f"{END_ALL};")
+        assert len(await one.calls()) == 3
+
+
+async def test_a_transaction_that_was_cut_off_before_its_end_is_done_again(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, other):
+        attempts: list[int] = []
+
+        async def work(db: Any) -> None:
+            attempts.append(len(attempts))
+            await db.exec_driver_sql("insert into portico_computed values ('x', 1)")
+            if len(attempts) == 1:
+                await asyncio.to_thread(postgres.sql, f"{END_ALL};")
+            await db.exec_driver_sql("select 1")
+
+        await database(one).write(work)
+        assert attempts == [0, 1]
+        assert await other.tiers() == (0.0, [])
+
+
+async def test_of_two_that_wait_for_each_other_both_get_through(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, other):
+        await database(one).write(
+            lambda db: db.exec_driver_sql("insert into portico_computed values ('a', 0), ('b', 0)")
+        )
+        met = asyncio.Barrier(2)
+        attempts: list[str] = []
+
+        async def work(db: Any, first: str, second: str) -> None:
+            attempts.append(first)
+            await db.exec_driver_sql(f"update portico_computed set at = at + 1 where name = '{first}'")
+            if len(attempts) <= 2:
+                await met.wait()
+            await db.exec_driver_sql(f"update portico_computed set at = at + 1 where name = '{second}'")
+
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(
+                database(one).write(lambda db: work(db, "a", "b")),
+                database(other).write(lambda db: work(db, "b", "a")),
+            )
+        assert len(attempts) == 3
+
+        async def sums(db: Any) -> list[float]:
+            return [row.at for row in await db.exec_driver_sql("select at from portico_computed order by name")]
+
+        assert await database(one).read(sums) == [2, 2]
+
+
+async def test_who_follows_is_told_that_anything_may_have_changed_after_a_lost_connection(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, other), following(one, "one") as heard:
+        await other.save_tiers([], at=1.0, origin="other")
+        assert await next_of(heard) == News("tiers")
+        await asyncio.to_thread(postgres.sql, f"{END_ALL};")
+        await other.save_servers([offering("missed", "t")], origin="other")
+        assert await next_of(heard) == News("catalog")
+        assert await next_of(heard) == News("tiers")
+        await other.save_servers([offering("s", "t")], origin="other")
+        news = await next_of(heard)
+        while news.server == "missed":  # where the connection was back before it was saved
+            news = await next_of(heard)
+        assert news == News("catalog", "s")
+
+
+async def test_what_anybody_else_says_on_the_channel_is_passed_over(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, other), following(one, "one") as heard:
+        await other.save_tiers([], at=1.0, origin="other")
+        assert await next_of(heard) == News("tiers")
+        said = ("nonsense", "[]", "{}", '{"kind": 1}', '{"kind": "x", "server": "", "origin": ""}', "")
+        for body in said:
+            await asyncio.to_thread(postgres.sql, f"select pg_notify('portico_news', '{body}');")
+        await other.save_tiers([], at=2.0, origin="other")
+        assert await next_of(heard) == News("tiers")
+        assert heard.empty()
+
+
+async def test_news_are_told_with_the_change_and_not_without_it(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, other), following(one, "one") as heard:
+        await other.save_servers([offering("first", "t")], origin="other")
+        assert await next_of(heard) == News("catalog", "first")
+        impossible: Any = None
+        with pytest.raises(RecordUnavailable):
+            await other.save_tiers([TierRow("s", "t", impossible, "hot")], at=1.0, origin="other")
+        await other.save_servers([offering("second", "t")], origin="other")
+        assert await next_of(heard) == News("catalog", "second")
+
+
+async def test_other_programs_tables_are_left_alone(postgres: PostgresDatabase):
+    postgres.sql("create table calls (x int); create table tools (x int); create table alembic_version (x int);")
+    async with two_records(postgres) as (one, _):
+        await one.add_use([CALL], [], [])
+        assert len(await one.calls()) == 1
+
+
+async def test_a_record_that_was_lost_says_so_until_it_is_back(postgres: PostgresDatabase):
+    async with two_records(postgres) as (one, _):
+        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections false;")
+        await asyncio.to_thread(postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};")
+        with pytest.raises(RecordUnavailable):
+            await one.add_use([CALL], [], [])
+        assert "PostgreSQL" in one.problem
+        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
+        await one.add_use([CALL], [], [])
+        assert one.problem == ""
