@@ -30,10 +30,11 @@ from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tokens import FLEET, recorded, shared_folder
 from portico.access import Caller
 from portico.api.app import make_api
-from portico.app import COUNT_AFTER_S, Gateway
+from portico.app import Gateway
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
 from portico.config import Config
+from portico.disclosure.counting import AFTER_S as COUNTED_AFTER_S
 from portico.disclosure.shelves import Shelves
 from portico.events import ToolCalled
 from portico.search import Document, Index
@@ -148,7 +149,7 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
     config = Config.model_validate({"data_dir": folder})
     async with Gateway(config, manifests=Manifests(None)) as gateway:
         # Its first chores, such as counting what a listing would cost, are not what is measured.
-        await asyncio.sleep(COUNT_AFTER_S + 0.5)
+        await asyncio.sleep(COUNTED_AFTER_S + 0.5)
         gateway.catalog.snapshot = snapshot
         view = gateway.view()
         for address in itertools.islice(snapshot.tools, 0, None, _ONE_IN):
@@ -167,7 +168,7 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
                 ask = asks[door][tier]
                 for _ in range(effort.first):
                     # A snapshot that nothing has been worked out of yet, as after a change.
-                    gateway.catalog.snapshot = replace(snapshot)
+                    gateway.catalog.snapshot = replace(snapshot, servers=dict(snapshot.servers))
                     clock.now += _LONGEST_S
                     await measured.first.take(ask)
                 for _ in range(effort.again):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 HOUSE = "issue 2, A gateway that works end to end"
 SEARCH = "issue 3, Search that finds the tool"
+SHOWN = "issue 4, What to show"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,22 @@ SEARCHING, LEARNING = "tests/interaction/test_searching.py", "tests/interaction/
 HABITS, LEARNER = "tests/search/test_habits.py", "tests/learning/test_learner.py"
 KEPT_HABITS, KEPT_VECTORS = "tests/storage/test_habits.py", "tests/storage/test_vector_file.py"
 CLI_SEARCH, FORGETTING = "tests/cli/test_search.py", "tests/cli/test_forgetting.py"
+DESCRIBING, CATEGORIES = "tests/disclosure/test_describing.py", "tests/catalog/test_categories.py"
+RECORD, OPENING = "tests/storage/test_record.py", "tests/storage/test_record_opening.py"
+RECORD_PG, KILLED = "tests/storage/test_record_postgres.py", "tests/lifetime/test_killed_record.py"
+USAGE, KEEPER, LEDGER = (f"tests/observability/test_{name}.py" for name in ("usage", "keeper", "ledger"))
+STATISTICS, KILLING = "tests/observability/test_statistics.py", "tests/observability/test_killing.py"
+TWO_GATEWAYS, STANDINGS = "tests/interaction/test_two_gateways.py", "tests/disclosure/test_standings.py"
+RESOURCES, PROMPTS = "tests/interaction/test_resources.py", "tests/interaction/test_prompts.py"
+OWN_RESOURCES, COMPLETION = "tests/disclosure/test_resources.py", "tests/disclosure/test_completion.py"
+API_TIERS, API_BODIES = "tests/api/test_tiers.py", "tests/api/test_bodies.py"
+API_SEARCH, API_HOUSE = "tests/api/test_search.py", "tests/api/test_house.py"
+API_PROBLEMS, API_FUZZ = "tests/api/test_problems.py", "tests/api/test_fuzz.py"
+CLI_TOKENS, CLI_TIERS, CLI_USAGE = (f"tests/cli/test_{name}.py" for name in ("tokens", "tiers", "usage"))
+ROWS_DISCOVERY, ROWS_USAGE = "tests/seeds/test_discovery_rows.py", "tests/seeds/test_usage_rows.py"
+ROWS_REST, ROWS_CLI = "tests/seeds/test_rest_rows.py", "tests/seeds/test_cli_rows.py"
+ROWS_DOING, ROWS_FLOW = "tests/seeds/test_doing_rows.py", "tests/seeds/test_flow_rows.py"
+FLEET_CATALOG, METATOOLS = "tests/fleet/test_fleet_catalog.py", "tests/disclosure/test_metatools.py"
 RETRIEVAL, TOOL_SETS = "tests/benchmarks/test_retrieval.py", "tests/benchmarks/test_tool_sets.py"
 
 PROJECT = _promises(
@@ -493,8 +510,8 @@ META_TOOLS = _promises(
         "meta.describe",
         "`describe_tools` shows one to ten tools as brief, schema or full.",
         (
-            f"{DISCOVERY}::test_each_name_is_described_at_the_level_asked_for",
-            f"{DISCOVERY}::test_a_wrong_name_costs_only_itself",
+            f"{DESCRIBING}::test_each_name_is_described_at_the_level_asked_for",
+            f"{DESCRIBING}::test_a_wrong_name_costs_only_itself",
         ),
     ),
     (
@@ -511,7 +528,7 @@ META_TOOLS = _promises(
         "Every answer fits its token budget and says how to get the rest.",
         (
             f"{DISCOVERY}::test_no_answer_of_more_than_one_entry_is_over_its_budget",
-            f"{DISCOVERY}::test_what_does_not_fit_is_named_and_can_be_asked_for",
+            f"{DESCRIBING}::test_what_does_not_fit_is_named_and_can_be_asked_for",
             f"{PROFILES}::test_a_profile_has_its_own_budget",
         ),
     ),
@@ -626,7 +643,7 @@ MUST_SHOW = _promises(
         (
             f"{FLEET}::test_briefs_are_single_lines_within_their_token_budget",
             f"{FLEET}::test_the_typed_form_loses_nothing_a_caller_needs",
-            "benchmarks/fleet_tokens.py",
+            "benchmarks/tokens.py",
         ),
     ),
     (
@@ -924,7 +941,7 @@ FROM_USE = _promises(
             f"{LEARNING}::test_what_a_caller_taught_is_that_caller_s_own",
             f"{LEARNING}::test_what_was_learnt_in_a_profile_stays_in_it",
             f"{LEARNING}::test_all_callers_learn_together_where_the_configuration_says_so",
-            f"{LEARNING}::test_with_learning_off_nothing_is_recorded_and_nothing_changes",
+            f"{LEARNING}::test_with_learning_off_nothing_is_learnt_and_no_file_made",
         ),
     ),
     (
@@ -1132,6 +1149,287 @@ SEARCH_SHOWN = _promises(
     issue=SEARCH,
 )
 
+RECORDED = _promises(
+    "1 Storage",
+    (
+        "record.both",
+        "One suite holds on SQLite, the default, and on PostgreSQL by `database_url`.",
+        (
+            f"{RECORD}::test_counts_add_up_and_moments_only_move_forward",
+            f"{OPENING}::test_every_spelling_connects",
+            f"{TWO_GATEWAYS}::test_what_one_gateway_lists_the_other_knows",
+        ),
+    ),
+    (
+        "record.migrations",
+        "Migrations run on start, once however many gateways start; a newer record is refused and left alone.",
+        (
+            f"{OPENING}::test_gateways_that_start_at_once_make_the_tables_once",
+            f"{OPENING}::test_the_tables_are_those_the_migrations_make",
+            f"{OPENING}::test_a_record_of_a_newer_portico_is_refused_and_left_alone",
+        ),
+    ),
+    (
+        "record.batches",
+        "Use is written in batches off the hot path, flushed on shutdown, bounded, and kept as long as set.",
+        (
+            f"{KEEPER}::test_what_happens_is_written_soon_by_itself",
+            f"{KEEPER}::test_the_end_writes_what_was_heard_last_though_nothing_was_opened_yet",
+            f"{USAGE}::test_what_waits_takes_bounded_room_and_that_is_said_once",
+            f"{KEEPER}::test_what_is_too_old_goes",
+            f"{RECORD}::test_pruning_keeps_the_latest_of_too_many_calls",
+        ),
+    ),
+    (
+        "record.killed",
+        "A gateway that is killed under load loses at most the last second of use, and corrupts nothing.",
+        (
+            f"{KILLED}::test_a_gateway_that_is_killed_loses_no_batch_that_was_written_and_breaks_none",
+            f"{KILLING}::test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_nothing",
+        ),
+    ),
+    (
+        "record.shared",
+        "Two gateways on one database see each other's catalog changes.",
+        (
+            f"{TWO_GATEWAYS}::test_what_one_gateway_lists_the_other_knows",
+            f"{TWO_GATEWAYS}::test_a_gateway_that_comes_later_begins_with_what_the_others_know",
+            f"{TWO_GATEWAYS}::test_a_server_configured_otherwise_is_not_taken_for_the_same",
+        ),
+    ),
+    (
+        "record.away",
+        "A database that is away costs no call, and no message has its password.",
+        (
+            f"{TWO_GATEWAYS}::test_a_database_that_cannot_be_reached_costs_no_call",
+            f"{KEEPER}::test_what_could_not_be_written_is_written_when_it_can",
+            f"{OPENING}::test_a_wrong_password_is_said_and_not_repeated",
+        ),
+    ),
+    issue=SHOWN,
+)
+
+STANDING = _promises(
+    "2 Statistics, 3 Tiers",
+    (
+        "use.statistics",
+        "Invocations, successes, p50 and p95, last use, 7- and 30-day counts of each tool; in describe, REST and CLI.",
+        (
+            f"{ROWS_USAGE}::test_b6_latency_p95_success_rate_and_invocations_are_in_the_answers",
+            f"{STATISTICS}::test_a_percentile_is_within_five_percent_of_the_true_one",
+            f"{API_TIERS}::test_a_tool_is_shown_whole",
+            f"{CLI_USAGE}::test_every_tool_that_was_called_has_its_figures",
+        ),
+    ),
+    (
+        "use.prior",
+        "Used tools come first among equals in search and in listings, and hide no exact match.",
+        (
+            f"{ROWS_USAGE}::test_a10_of_two_equal_tools_the_used_one_comes_first_in_search",
+            f"{ROWS_USAGE}::test_a10_used_tools_come_first_in_a_listing",
+            f"{ROWS_USAGE}::test_a10_however_popular_no_tool_hides_an_exact_match",
+        ),
+    ),
+    (
+        "tiers.score",
+        "The score and thresholds of the seed, without its bugs; computed daily and on demand.",
+        (
+            f"{ROWS_USAGE}::test_b3_the_score_is_of_popularity_reliability_speed_and_recency",
+            f"{ROWS_USAGE}::test_b3_without_history_a_tool_is_not_recent",
+            f"{ROWS_USAGE}::test_b3_the_running_gateway_computes_tiers_daily",
+            f"{CLI_TIERS}::test_a_computation_tells_what_moved_and_is_kept",
+        ),
+    ),
+    (
+        "tiers.hot",
+        "Pins head the hot list; without use and pins it is one tool of each server, and says so.",
+        (
+            f"{CLI_TIERS}::test_pins_are_marked_and_head_the_hot_list",
+            f"{CLI_TIERS}::test_where_no_use_is_known_the_cold_start_is_told",
+            f"{API_TIERS}::test_the_hot_list_says_why_these_tools",
+        ),
+    ),
+    issue=SHOWN,
+)
+
+SORTED = _promises(
+    "4 Categories, 9 Capability index",
+    (
+        "categories.authority",
+        "The configuration says a tool's category, else its server's tags, else its words.",
+        (
+            f"{CATEGORIES}::test_the_config_s_word_on_a_tool_comes_before_its_word_on_the_server_and_that_before_tags",
+            f"{CATEGORIES}::test_the_first_tag_that_means_one_of_ours_wins_else_the_first_tag",
+            f"{CATEGORIES}::test_servers_nobody_labelled_are_sorted_by_their_words",
+        ),
+    ),
+    (
+        "categories.stable",
+        "A taxonomy of 12 to 24 categories, assigned the same whatever comes beside; measured on the fleet.",
+        (
+            f"{CATEGORIES}::test_there_are_twelve_to_twenty_four_categories_each_with_a_sentence",
+            f"{CATEGORIES}::test_one_more_tool_does_not_move_the_others",
+            f"{CATEGORIES}::test_the_fleet_is_sorted_as_its_readers_did",
+        ),
+    ),
+    (
+        "categories.overview",
+        "The overview of categories has counts, servers and popular tools.",
+        (f"{API_TIERS}::test_categories_say_what_is_in_them",),
+    ),
+    (
+        "index.capability",
+        "The capability index has at most 150 tokens at 182 servers and stays until the set of servers changes.",
+        (
+            f"{FLEET_CATALOG}::test_the_capability_index_fits_its_tokens",
+            f"{ANNOUNCED}::test_a_server_that_gets_known_changes_the_meta_tools_once_and_its_tools_never",
+        ),
+    ),
+    issue=SHOWN,
+)
+
+FITTING = _promises(
+    "5 Budgets, 8 Token ledger",
+    (
+        "budgets.every",
+        "Every answer fits its budget, says what was left out, and has a cursor that continues; nothing is lost.",
+        (
+            f"{FLEET}::test_no_answer_is_over_its_budget_and_its_parts_join_to_the_whole",
+            f"{DESCRIBING}::test_parts_of_anything_fit_and_join_to_the_whole",
+            f"{OWN_RESOURCES}::test_what_does_not_fit_is_continued_and_nothing_is_lost",
+            f"{FLEET_CATALOG}::test_browsing_leads_through_every_tool_exactly_once_and_in_budget",
+        ),
+    ),
+    (
+        "budgets.schema",
+        "The typed form costs at most 55% of the listing on average, with every name, type, enum and default.",
+        (
+            f"{FLEET}::test_the_typed_form_loses_nothing_a_caller_needs",
+            f"{FLEET}::test_the_typed_form_costs_little_more_than_half_of_the_listing",
+            "benchmarks/tokens.py",
+        ),
+    ),
+    (
+        "budgets.tokens",
+        "`portico tokens` says what is paid directly, by each exposure and for each tier; --verify checks.",
+        (
+            f"{CLI_TOKENS}::test_as_json_the_figures_add_up",
+            f"{CLI_TOKENS}::test_a_tier_over_its_budget_is_named_and_fails_when_verified",
+            f"{ROWS_CLI}::test_b1_every_tier_of_the_demo_servers_keeps_its_budget",
+        ),
+    ),
+    (
+        "ledger.account",
+        "For every session and in total: what a listing would have cost, what was shown; counted off the hot path.",
+        (
+            f"{LEDGER}::test_a_session_s_account_has_what_it_was_shown_and_what_a_listing_would_have_cost",
+            f"{LEDGER}::test_nothing_is_counted_while_it_is_heard",
+            f"{API_HOUSE}::test_the_ledger_says_what_was_saved_and_no_sessions_id",
+            f"{OWN_RESOURCES}::test_the_statistics_have_this_sessions_tokens_and_everybodys",
+        ),
+    ),
+    issue=SHOWN,
+)
+
+OFFERED = _promises(
+    "6 Resources, prompts; 7 REST",
+    (
+        "offers.resources",
+        "Resources, templates, completions and prompts of our own, paged and live, in both eras.",
+        (
+            f"{RESOURCES}::test_everything_that_is_listed_can_be_read",
+            f"{RESOURCES}::test_a_wrong_uri_is_refused_with_the_code_of_the_era_and_the_nearest",
+            f"{COMPLETION}::test_every_argument_of_ours_is_completed",
+            f"{PROMPTS}::test_all_three_are_listed_and_given",
+            f"{ROWS_DISCOVERY}::test_a8_prompts_lead_to_tools",
+        ),
+    ),
+    (
+        "offers.notifications",
+        "One burst is one notification of each kind, to legacy and modern clients.",
+        (
+            f"{ANNOUNCED}::test_thirty_servers_that_come_in_a_burst_are_one_notification_of_each_kind",
+            f"{ANNOUNCED}::test_the_loss_and_return_of_a_server_is_told_to_who_watches_servers",
+        ),
+    ),
+    (
+        "rest.tiers",
+        "REST serves the tiers with ETag and Cache-Control, pages, token limits and filters, behind the same token.",
+        (
+            f"{ROWS_REST}::test_b2_the_four_endpoints_answer_with_their_tiers",
+            f"{API_BODIES}::test_each_tier_is_kept_as_long_as_it_may_be_and_revalidated_for_nothing",
+            f"{API_TIERS}::test_following_next_shows_every_tool_of_a_category_exactly_once",
+            f"{API_SEARCH}::test_filters_narrow_what_is_found_and_what_is_listed",
+            f"{API_PROBLEMS}::test_without_the_token_nobody_comes_in",
+        ),
+    ),
+    (
+        "rest.fuzzed",
+        "Whatever is asked of it, REST answers as its description says, and never with a 500.",
+        (
+            f"{API_FUZZ}::test_the_api_does_as_it_says_and_never_fails",
+            f"{API_PROBLEMS}::test_what_goes_wrong_inside_is_logged_and_not_told",
+        ),
+    ),
+    (
+        "rest.speed",
+        "The four tiers answer within 20, 30, 50 and 100 ms at the 95th percentile on 182 servers.",
+        ("benchmarks/tiers.py",),
+    ),
+    issue=SHOWN,
+)
+
+SEEDS = _promises(
+    "the rows of the seeds",
+    (
+        "seeds.gatemini",
+        "Rows A1 to A12 and A14.",
+        (
+            f"{ROWS_DISCOVERY}::test_a1_a_tool_is_described_in_brief_and_in_full",
+            f"{ROWS_DISCOVERY}::test_a2_a_search_costs_less_than_100_tokens_a_result_and_has_schemas_if_asked",
+            f"{ROWS_DISCOVERY}::test_a3_tools_are_listed_by_cursor_fifty_a_page",
+            f"{ROWS_DISCOVERY}::test_a4_large_answers_are_marked_as_material_for_the_assistant",
+            f"{ROWS_DISCOVERY}::test_a5_resources_and_templates_tell_of_everything",
+            f"{ROWS_DISCOVERY}::test_a6_arguments_of_templates_are_completed",
+            f"{ROWS_DISCOVERY}::test_a7_clients_hear_that_backends_and_tools_came",
+            f"{ROWS_DISCOVERY}::test_a8_prompts_lead_to_tools",
+            f"{ROWS_DISCOVERY}::test_a9_the_search_tool_says_what_is_behind_it",
+            f"{ROWS_USAGE}::test_a10_calls_are_counted",
+            f"{ROWS_DOING}::test_a11_a_large_output_has_a_header_under_500_tokens_and_a_uri_for_the_details",
+            f"{ROWS_DOING}::test_a12_a_repeated_call_is_answered_from_the_cache_and_marked",
+            f"{ROWS_FLOW}::test_a14_a_discovery_flow_costs_less_than_4_000_tokens",
+            f"{ROWS_FLOW}::test_a14_every_tool_is_still_reachable",
+        ),
+    ),
+    (
+        "seeds.tiers",
+        "Rows B1 to B8.",
+        (
+            f"{ROWS_CLI}::test_b1_a_tier_that_is_over_fails_and_is_named",
+            f"{ROWS_REST}::test_b2_the_four_endpoints_answer_with_their_tiers",
+            f"{ROWS_USAGE}::test_b3_the_thresholds_make_four_tiers",
+            f"{ROWS_REST}::test_b4_lists_are_loaded_until_the_budget_is_spent_and_go_on_where_it_was",
+            f"{ROWS_REST}::test_b5_quick_tools_of_a_kind_are_found_in_one_request",
+            f"{ROWS_USAGE}::test_b6_latency_p95_success_rate_and_invocations_are_in_the_answers",
+            f"{ROWS_REST}::test_b7_the_tiers_are_kept_for_as_long_as_the_seed_says",
+            f"{ROWS_CLI}::test_b8_a_fleet_of_182_servers_costs_a_hundredth_and_all_tiers_together_12_000",
+        ),
+    ),
+    (
+        "seeds.others",
+        "Rows C1 to C4, D1 and D7.",
+        (
+            f"{ROWS_DISCOVERY}::test_c1_servers_are_listed_with_identifier_description_version_and_instructions",
+            f"{ROWS_DISCOVERY}::test_c2_a_server_s_tools_are_listed",
+            f"{ROWS_DISCOVERY}::test_c3_a_tool_s_details_have_an_example_in_the_script_language",
+            f"{ROWS_DOING}::test_c4_the_structure_of_a_real_response_is_told_instead_of_the_response",
+            f"{ROWS_DISCOVERY}::test_d1_three_levels_of_detail_each_with_more_than_the_one_before",
+            f"{ROWS_DISCOVERY}::test_d7_tools_have_namespaces_categories_and_tags",
+        ),
+    ),
+    issue=SHOWN,
+)
+
 PROMISES: tuple[Promise, ...] = (
     *PROJECT,
     *CONFIGURATION,
@@ -1152,4 +1450,10 @@ PROMISES: tuple[Promise, ...] = (
     *INCREMENTAL,
     *BENCHMARK,
     *SEARCH_SHOWN,
+    *RECORDED,
+    *STANDING,
+    *SORTED,
+    *FITTING,
+    *OFFERED,
+    *SEEDS,
 )

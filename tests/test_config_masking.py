@@ -29,6 +29,7 @@ def test_no_secret_is_anywhere_in_the_output(tmp_path: Path):
         tmp_path,
         """
 gateway: {token: hidden-token, allowed_hosts: ["${HOST_VAR}"]}
+database_url: postgresql://me:hidden-d1@db/portico?sslpassword=hidden-d2
 servers:
   stdio:
     command: npx
@@ -169,3 +170,30 @@ servers:
         {"V": value},
     )
     assert value not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "argv: ['/srv/server.py', '--password', 'hidden']",
+        'spawn ["npx", "--api-key", "hidden"]',
+        "usage: server --db-password hidden-1 --port 80",
+        "server -token hidden-1",
+    ],
+)
+def test_a_command_line_that_a_server_repeats_shows_no_secret(text: str):
+    assert "hidden" not in masked_text(text)
+    assert "***" in masked_text(text)
+
+
+@pytest.mark.parametrize("text", ["use --key-file x.pem", "--author bob1", "the option --port 8080", "-" * 100])
+def test_words_that_are_no_secret_are_left_alone(text: str):
+    assert masked_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["-", "--token ", "-token-", "key", "a1B2_", "'--token', ", "://", "token ", "Bearer "]
+)
+def test_a_long_line_is_masked_in_no_time(piece: str):
+    # A server may write whatever it likes, and what it writes is masked where everybody waits for it.
+    masked_text(piece * (50_000 // len(piece)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises import HOUSE, PROMISES, SEARCH, Promise
+from tests.promises import HOUSE, PROMISES, SEARCH, SHOWN, Promise
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = {
@@ -33,6 +33,14 @@ SECTIONS = {
         "incremental",
         "public benchmark",
         "must show",
+    },
+    SHOWN: {
+        "1 Storage",
+        "2 Statistics, 3 Tiers",
+        "4 Categories, 9 Capability index",
+        "5 Budgets, 8 Token ledger",
+        "6 Resources, prompts; 7 REST",
+        "the rows of the seeds",
     },
 }
 """The deliverables of each issue, and what it must show."""

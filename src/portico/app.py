@@ -195,7 +195,7 @@ class Gateway:
             await asyncio.wait(tasks)
         # Before calls are cut off: that is no fault of their tools.
         await self.learner.close()
-        await self._keeper.close()
+        answers = await self._keeper.close()
         # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
         await asyncio.gather(
             *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self._syncs.values())
@@ -204,7 +204,8 @@ class Gateway:
             await door.close()
         await self.catalog.close()
         await asyncio.to_thread(self._large.store.close)
-        await self._sharing.finish()
+        if answers:
+            await self._sharing.finish()
         await self.record.close()
         self._manifests.close()
         self._guard.close()

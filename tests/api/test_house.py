@@ -23,6 +23,16 @@ async def test_servers_are_listed_with_how_they_are():
         assert "tools" not in gone
 
 
+async def test_why_a_server_is_down_is_told_without_its_secrets():
+    down = FakeBackend()
+    down.refuses = BackendUnavailable("exited (stderr: no login with API_TOKEN=hidden-1 at https://me:hidden-2@db/x)")
+    async with side_door({"gone": down}) as side:
+        for path in ("servers", "servers/gone"):
+            text = (await side.http.get(f"{V1}/{path}")).text
+            assert "exited (stderr" in text
+            assert "hidden" not in text
+
+
 async def test_many_servers_come_in_pages_that_fit():
     async with side_door({f"server-{at}": backend(*many("t", 1)) for at in range(60)}) as side:
         reply = await side.http.get(f"{V1}/servers?page_size=100&max_tokens=700")

@@ -7,8 +7,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.api.paging import List, Place, paged
-from portico.api.whole import EVERYTHING, fitted
+from portico.api.fitting import EVERYTHING, List, Place, fitted, paged
 from portico.disclosure.tokens import count
 
 words = st.lists(st.text(alphabet="abc é日🎉_", min_size=1, max_size=40), max_size=40)

@@ -38,6 +38,20 @@ async def test_a_misspelt_parameter_gets_the_nearest():
         assert "min_success_rate" in problem["advice"]
 
 
+@pytest.mark.parametrize("query", ["limit=1&limit=2", "server=git&server=mail", "query=a&query=b", "page=1&page=1"])
+async def test_a_parameter_that_is_given_twice_is_refused(query: str):
+    async with side_door({"git": backend(*many("git", 2))}) as side:
+        problem = await side.get(f"tools?{query}", status=422)
+        assert problem["problems"] == [f"{query.partition('=')[0]}: It is given more than once"]
+
+
+async def test_a_flood_of_wrong_parameters_is_counted_and_a_few_are_named():
+    async with side_door({"git": backend(*many("git", 2))}) as side:
+        problem = await side.get("tools?" + "&".join(f"limt{at}" for at in range(7_000)), status=422)
+        assert problem["problems"][-1] == "… and 6992 more"
+        assert problem["nearest"] == ["limit"]
+
+
 ODD_TEXT = [
     "%00",
     "%ED%A0%80",
@@ -82,7 +96,7 @@ async def test_what_is_not_there_and_methods_that_are_not_for_it_are_problems():
                 reply = await side.http.request(method, f"{V1}/{path}", content=b"{}")
                 assert reply.status_code == 405, (method, path)
                 assert reply.headers["allow"] == "GET, HEAD"
-                Problem.model_validate(reply.json())
+                assert Problem.model_validate(reply.json()).advice
         assert (await side.http.get("/apix")).headers["content-type"].startswith("text/plain")
 
 
@@ -97,6 +111,7 @@ async def test_what_goes_wrong_inside_is_logged_and_not_told(
         with caplog.at_level(logging.ERROR):
             problem = await side.get("stats", status=500)
         assert problem["detail"] == "the gateway failed on this; its log says why"
+        assert problem["advice"]
         assert "a secret of the house" in caplog.text
         monkeypatch.undo()
         assert await side.get("stats")
@@ -171,11 +186,11 @@ async def test_other_hosts_and_other_pages_are_kept_out():
             for host in ("evil.example", "localhost.evil.example", "127.0.0.1:80@evil.example", "127.0.0.1:x", "[::]"):
                 reply = await side.http.get(path, headers={"host": host})
                 assert reply.status_code == 421, host
-                Problem.model_validate(reply.json())
+                assert Problem.model_validate(reply.json()).advice
             for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://localhost:1/x://"):
                 reply = await side.http.get(path, headers={"origin": origin})
                 assert reply.status_code == 403, origin
-                Problem.model_validate(reply.json())
+                assert Problem.model_validate(reply.json()).advice
             for headers in ({"host": "box.lan:1"}, {"host": "[::1]:8420", "origin": "http://localhost:5173"}):
                 assert (await side.http.get(path, headers=headers)).status_code != 421
             twice = [("origin", "http://localhost"), ("origin", "http://localhost")]

@@ -1,5 +1,7 @@
 """Search and filters over REST."""
 
+from typing import Any
+
 import pytest
 
 from portico.api import models
@@ -39,7 +41,8 @@ async def test_nothing_that_fits_is_said_to_be_so():
         models.Tools.model_validate(body)
         assert body["fit"] == "none"
         assert "No tool" in body["verdict"]
-        assert "next" not in body
+        # By meaning, everything is a little like it: only the nearest are shown, whether tools are encoded yet or not.
+        assert len(body["tools"]) <= 3
 
 
 async def test_a_search_can_be_followed_to_its_end_without_a_tool_shown_twice():
@@ -102,3 +105,39 @@ async def test_answers_fit_the_tokens_that_were_asked_for():
             for query in ("", "query=read+a+file&"):
                 reply = await side.http.get(f"{V1}/tools?{query}limit=100&max_tokens={tokens}")
                 assert best_counter().count(reply.text) <= tokens, (tokens, query)
+
+
+FILTERS: list[dict[str, Any]] = [
+    {**where, **how}
+    for where in ({}, {"server": "git"}, {"category": "{category}"}, {"server": "lint", "category": "{category}"})
+    for how in ({}, {"max_latency_ms": 50}, {"min_success_rate": 0.5}, {"max_latency_ms": 50, "min_success_rate": 0.5})
+]
+
+
+@pytest.mark.parametrize("sizes", [(1, 300), (3, 20_000), (100, 300), (100, 20_000)], ids=str)
+async def test_what_passes_the_filters_is_what_a_plain_reading_of_them_lets_pass(sizes: tuple[int, int]):
+    limit, tokens = sizes
+    async with side_door({**servers(), "more": backend(*many("m", 30))}) as side:
+        for address, ms, ok in (
+            ("git.create_issue", 10, True), ("git.list_commits", 90, True), ("lint.check_types", 20, False),
+            ("lint.find_bugs", 500, True), ("more.m_3", 40, True), ("more.m_4", 40, False),
+        ):  # fmt: skip
+            side.called(address, ms=ms, ok=ok, times=2)
+        await side.insight.standings.recompute()
+        snapshot, used = side.gateway.catalog.snapshot, side.insight.usage.used
+        category = snapshot.category("lint.check_types")
+
+        def passes(address: str, given: dict[str, Any]) -> bool:
+            use = used.get(address)
+            return (
+                given.get("server") in (None, address.partition(".")[0])
+                and given.get("category") in (None, snapshot.category(address))
+                and (use is None or use.p50_ms <= given.get("max_latency_ms", 1e9))
+                and (use is None or use.success_rate >= given.get("min_success_rate", 0))
+            )
+
+        for filters in FILTERS:
+            given = {key: category if key == "category" else value for key, value in filters.items()}
+            found = await side.every("tools", "tools", limit=limit, max_tokens=tokens, **given)
+            expected = sorted(address for address in snapshot.tools if passes(address, given))
+            assert sorted(card["tool"] for card in found) == expected, given

@@ -188,7 +188,7 @@ def test_a_wrong_category_gets_the_nearest_back():
     with pytest.raises(UnknownName, match="there is no category 'databses' here") as caught:
         resolve("databses", ["databases", "finance"])
     assert caught.value.nearest == ("databases",)
-    with pytest.raises(UnknownName, match="browse_tools without arguments"):
+    with pytest.raises(UnknownName, match="Categories here: databases"):
         resolve("", ["databases"])
 
 

@@ -176,4 +176,12 @@ def test_a_database_that_is_away_is_told_without_its_password_and_costs_nothing_
     refused = home.run("usage")
     assert refused.code == 1
     assert "the record of calls cannot be read" in refused.err
+    assert "See that PostgreSQL runs" in refused.err
+    for words in (["config"], ["config", "--sources"], ["config", "--json"]):
+        assert "sEcr3t" not in home.run(*words).out
+    assert home.run("config", "--json").data["config"]["database_url"] == "***"
+    tiers = home.run("tiers")
+    assert tiers.code == 0
+    assert "the record of calls cannot be read" in tiers.err
+    assert home.run("tiers", "--recompute").code == 1
     assert "sEcr3t" not in ran.out + ran.err + text.out + text.err + refused.err

@@ -353,13 +353,30 @@ def test_the_cursor_of_one_question_does_not_answer_another():
     assert cursor is not None
     for ask in (
         lambda: asking.search(MANY, {}, BUDGET, "other thing", limit=2, cursor=cursor),
-        lambda: asking.search(MANY, {}, BUDGET, "thing", limit=3, cursor=cursor),
-        lambda: asking.search(MANY, {}, BUDGET, "thing", limit=2, detail="schema", cursor=cursor),
         lambda: browse(MANY, {}, BUDGET, "many", cursor=cursor),
         lambda: overview(MANY, {}, BUDGET, cursor=cursor),
     ):
         with pytest.raises(StaleCursor, match="another question"):
             ask()
+
+
+def test_a_search_goes_on_with_another_limit_and_another_detail():
+    cursor = cursor_in(asking.search(MANY, {}, BUDGET, "thing", limit=2))
+    more = asking.search(MANY, {}, BUDGET, "thing", limit=3, detail="schema", cursor=cursor)
+    first = asking.search(MANY, {}, BUDGET, "thing", limit=5, detail="schema")
+    tools = [re.findall(r"^many\.\w+", answer, re.MULTILINE) for answer in (first, more)]
+    assert tools[0][2:] == tools[1] != []
+
+
+def test_the_cursor_of_a_search_does_not_outlive_the_standings():
+    def answered(computed: str, cursor: str | None = None) -> str:
+        asked = replace(search(MANY, "thing", limit=2, cursor=cursor), computed=computed)
+        return results.answer(asked, {}, BUDGET).text
+
+    cursor = cursor_in(answered("1"))
+    assert answered("1", cursor)
+    with pytest.raises(StaleCursor, match="their order"):
+        answered("2", cursor)
 
 
 def test_a_cursor_does_not_outlive_its_catalog():

@@ -6,10 +6,11 @@ import pytest
 
 from portico.disclosure.standings import Standings
 from portico.disclosure.tiers import Standing
+from portico.observability import keeper
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import TierRow
 from tests.fixtures.postgres import postgres as postgres
-from tests.observability.house import DAY, NOON, House, soon
+from tests.observability.house import DAY, NOON, House, soon, until
 from tests.storage.conftest import NewRecord
 from tests.storage.conftest import new_record as new_record
 
@@ -134,3 +135,47 @@ async def test_a_tier_on_record_that_nobody_knows_counts_as_cold(new_record: New
     known = standings(house)
     await soon(known.load())
     assert known.scores == {"mail.send": Standing(0.5, "cold")}
+
+
+async def test_the_running_gateway_computes_them_daily(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(keeper, "READ_EVERY_S", 0.01)
+    computed: list[float] = []
+
+    async def tend() -> None:
+        await known.tend()
+        computed.append(known.computed_at)
+
+    house = House(chores=(tend,))
+    known = standings(house)
+    house.call(times=10)
+    house.keeper.start()
+    await until(lambda: known.computed_at == NOON)
+    house.now += DAY - 1
+    rounds = len(computed)
+    await until(lambda: len(computed) > rounds + 1)
+    assert known.computed_at == NOON
+    house.now += 1
+    await until(lambda: known.computed_at == NOON + DAY)
+    await soon(house.keeper.close())
+
+
+async def test_a_clock_that_is_set_back_over_midnight_loses_no_call(new_record: NewRecord):
+    house = House(new_record())
+    known = standings(house)
+    house.now = NOON + DAY / 2 - 1
+    house.call()
+    await soon(house.keeper.flush())
+    house.now += 2
+    house.call()
+    await soon(house.keeper.flush())
+    await soon(house.usage.load())
+    await soon(known.recompute())
+    assert (house.usage.statistics("mail.send").week, known.month) == (2, {"mail.send": 2})
+    house.now -= 3 * DAY
+    house.call()
+    await soon(house.keeper.flush())
+    await soon(house.usage.load())
+    assert known.due()
+    await soon(known.tend())
+    use = house.usage.statistics("mail.send")
+    assert (use.calls, use.week, use.month, known.computed_at) == (3, 3, 3, house.now)

@@ -180,6 +180,22 @@ async def test_an_answer_that_was_asked_before_a_change_is_not_kept_after_it():
     assert len(house.cache) == 0
 
 
+async def test_who_asks_after_a_change_does_not_get_what_was_asked_before_it():
+    house = House()
+    house.server.gate = asyncio.Event()
+    before = asyncio.create_task(house.call())
+    await asyncio.wait_for(house.server.reached.wait(), 20)
+    house.cache.forget("s")
+    house.server.reached.clear()
+    after = asyncio.create_task(house.call())
+    await asyncio.wait_for(house.server.reached.wait(), 20)
+    before.cancel()
+    await asyncio.wait({before}, timeout=20)
+    third = asyncio.create_task(house.call())
+    house.server.gate.set()
+    assert [number(await after), number(await third)] == [2, 2], "the newer flight survives the end of the older"
+
+
 async def test_forgetting_a_tool_keeps_the_others_of_its_server():
     house = House(CacheRule(tools={"*": 60}))
     other = make_tool("s", {"name": "other"})

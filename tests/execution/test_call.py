@@ -177,3 +177,23 @@ async def test_a_header_that_no_header_can_be_is_left_out():
     tool = make_tool("s", {"name": "echo", "inputSchema": {"type": "object", "properties": properties}})
     house.backend.on("tools/call", lambda params, ask: {"content": [], "headers": dict(ask.headers)})
     assert (await house.call({"region": "eu"}, tool))["headers"] == {}
+
+
+async def test_the_start_of_a_server_is_not_the_time_of_its_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    definition: Raw = {"name": "t", "inputSchema": {"type": "object"}}
+    backend, clock, heard = FakeBackend([definition]), [0.0], list[Event]()
+
+    def takes(seconds: float, answer: Any) -> Any:
+        clock[0] += seconds
+        return answer
+
+    connect = backend.connect
+    monkeypatch.setattr(backend, "connect", lambda *given: takes(100, connect(*given)))
+    backend.on_call("t", lambda arguments: takes(1, {"content": []}))
+    bus = Bus()
+    bus.subscribe(heard.append, ToolCalled)
+    upstream = Upstream("s", backend, bus)
+    monkeypatch.setattr("portico.execution.call.time.perf_counter", lambda: clock[0])
+    await Calls({"s": upstream}, {}, bus).call(make_tool("s", definition), {})
+    await upstream.stop()
+    assert [event.seconds for event in heard if isinstance(event, ToolCalled)] == [1]

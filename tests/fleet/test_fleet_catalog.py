@@ -19,7 +19,8 @@ from portico.catalog.address import identifiers
 from portico.catalog.documents import documents
 from portico.catalog.snapshot import Snapshot
 from portico.config import BackendConfig, Config, Profile, ProfileBudgets
-from portico.disclosure import metatools
+from portico.disclosure import discovery, metatools
+from portico.disclosure.shelves import Shelves
 from portico.disclosure.tokens import best_counter
 from portico.search import Index
 from portico.testing import connect, gateway_over
@@ -252,6 +253,23 @@ async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(flee
             assert not is_error
             assert tokens(answer) <= BUDGET, server
             seen += [address for address in shown(fleet, answer) if address.startswith(f"{server}.")]
+            cursor = cursor_in(answer)
+            if cursor is None:
+                break
+    assert sorted(seen) == sorted(fleet.snapshot.tools)
+
+
+@pytest.mark.parametrize("budget", [200, 500, BUDGET, 8_000])
+async def test_categories_lead_through_every_tool_exactly_once_and_in_budget(
+    fleet: Fleet, tokens: Callable[[str], int], budget: int
+):
+    shelves, seen = Shelves(fleet.snapshot), list[str]()
+    for category in shelves.categories:
+        cursor: str | None = None
+        while True:
+            answer = discovery.browse(shelves, {}, budget, category=category, cursor=cursor)
+            assert tokens(answer) <= budget, category
+            seen += shown(fleet, answer)
             cursor = cursor_in(answer)
             if cursor is None:
                 break

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,6 +237,35 @@ async def test_a_server_that_gets_known_changes_the_meta_tools_once_and_its_tool
         await ears.hear(PROMPTS)
         assert len(ears.told(TOOLS)) == 1
         assert (await client.list_tools(cache_mode="bypass")).tools[0].description == after
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_byte(era: Era, tmp_path: Path) -> None:
+    def backends() -> dict[str, FakeBackend]:
+        return {"mail": fake("send_mail", "read_mail"), "sql": fake("run_query"), "git": fake("commit", "push")}
+
+    async def listed(client: Client) -> str:
+        return (await client.list_tools(cache_mode="bypass")).model_dump_json()
+
+    config, servers, found = Config(data_dir=tmp_path), backends(), set[str]()
+    async with Gateway(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
+        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+        found.add(await listed(client))
+        await client.call_tool("call_tool", {"name": "sql.run_query"})
+        await asyncio.wait_for(gateway.insight.standings.recompute(), PATIENCE_S)
+        gateway.bus.publish(StandingsChanged())
+        found.add(await listed(client))
+        servers["git"].die()
+        found.add(await listed(client))
+    for refused in (None, BackendUnavailable("it is down")):
+        servers = backends()
+        for backend in servers.values():
+            backend.refuses = refused
+        async with Gateway(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
+            found.add(await listed(client))
+            await asyncio.wait_for(gateway.refresh(), PATIENCE_S)
+            found.add(await listed(client))
+    assert len(found) == 1
 
 
 async def wait_out_pauses(gateway: Gateway) -> None:

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from portico.app import Gateway
 from portico.config import Config, Profile, ProfileBudgets
+from portico.disclosure import metatools
 from portico.errors import UnknownName
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era
@@ -58,7 +59,7 @@ async def test_each_profile_answers_at_its_own_url(era: Era) -> None:
             listed = [tool["name"] for tool in (await result(client, "tools/list"))["tools"]]
             assert listed == ["search_tools", "browse_tools", "describe_tools"]
         async with raw_http(url, era) as client:
-            assert len((await result(client, "tools/list"))["tools"]) == 4
+            assert len((await result(client, "tools/list"))["tools"]) == len(metatools.NAMES)
         async with httpx2.AsyncClient() as http:
             assert (await http.post(f"{url}/p/none", json={})).status_code == 404
 

@@ -82,6 +82,8 @@ async def gateway_over(*names: str, **options: Any) -> AsyncGenerator[Gateway]:
     }
     async with Gateway(Config(servers=servers), manifests=Manifests(None)) as gateway:
         await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+        # It would be opened in the middle of the cycles, and has a thread.
+        await asyncio.wait_for(gateway.record.open(), PATIENCE_S)
         yield gateway
 
 

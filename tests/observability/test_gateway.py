@@ -1,5 +1,7 @@
 """Through a real gateway: calls and answers are counted whoever the client is, and known to the next gateway."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from portico.config import Config
 from portico.testing import Transport, connect, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake
-from tests.observability.house import soon
+from tests.observability.house import soon, until
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -52,4 +54,28 @@ async def test_the_next_gateway_knows_what_was_used_and_shown(tmp_path: Path):
         await soon(gateway.recall())
         assert gateway.insight.usage.statistics("post.send").calls == 1
         assert gateway.insight.ledger.total.shown == shown > 0
-        assert "post.send" in gateway.insight.standings.scores
+        # The first one may have ended before it computed any: the next does so when it reads the record.
+        await until(lambda: "post.send" in gateway.insight.standings.scores)
+
+
+def test_no_database_is_loaded_before_a_client_has_its_first_listing(tmp_path: Path):
+    code = """
+import asyncio, sys
+from pathlib import Path
+from portico import app
+from portico.config import Config
+from portico.testing import connect
+
+app.RECORD_AFTER_S = 60.0
+
+async def main():
+    async with app.Gateway(Config(data_dir=Path(sys.argv[1]))) as gateway, connect(gateway) as client:
+        await client.list_tools()
+        print([name for name in ("sqlalchemy", "alembic", "aiosqlite", "asyncpg", "fastapi") if name in sys.modules])
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

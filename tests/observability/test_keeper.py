@@ -9,6 +9,7 @@ import pytest
 from portico.observability import keeper
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import Retention
+from tests.fixtures.postgres import PostgresDatabase
 from tests.observability.house import DAY, NOON, Disk, House, soon, until
 from tests.storage.conftest import NewRecord
 
@@ -171,3 +172,25 @@ async def test_the_end_waits_for_a_record_only_so_long(monkeypatch: pytest.Monke
     await soon(house.keeper.close())
     assert house.usage.waiting
     server.close()
+
+
+async def test_what_was_cut_off_while_it_was_made_final_is_not_written_twice(
+    postgres: PostgresDatabase, caplog: pytest.LogCaptureFixture
+):
+    house = House(Record(postgres.url, None))
+    await soon(house.record.open())
+    postgres.sql(
+        "create function gone() returns trigger language plpgsql as"
+        " $$ begin perform pg_terminate_backend(pg_backend_pid()); return null; end $$;\n"
+        "create constraint trigger cut_off after insert on portico_calls deferrable initially deferred"
+        " for each row execute function gone();"
+    )
+    house.call()
+    await soon(house.keeper.flush())
+    assert not house.usage.waiting
+    assert "is not known" in caplog.text
+    postgres.sql("drop trigger cut_off on portico_calls;")
+    house.call()
+    await soon(house.keeper.flush())
+    assert len(await soon(house.record.calls())) == 1
+    await house.record.close()

@@ -295,7 +295,7 @@ def test_pages_show_every_tool_once_and_none_is_lost(limit: int):
             if len(page.hits) < limit:
                 break
         assert [hit.id for hit in pages] == [hit.id for hit in whole.hits]
-        shown = everywhere(whole.hits)
+        shown = everywhere(pages)
         assert len(shown) == len(set(shown)) == whole.total
 
 

@@ -427,6 +427,22 @@ async def test_results_go_when_their_time_has_come(record: Record):
     assert await database.read(ids) == ["new"]
 
 
+async def test_a_record_that_is_held_by_another_program_is_written_when_it_is_let_go(path: Path):
+    record = Record(None, path)
+    await record.open()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        writing = asyncio.create_task(record.save_tiers([], at=1.0, origin=""))
+        given_up = asyncio.create_task(record.save_tiers([], at=2.0, origin=""))
+        done, _ = await asyncio.wait({writing, given_up}, timeout=1.5)  # longer than SQLite itself waits
+        assert not done
+        given_up.cancel()
+        other.execute("rollback")
+    await asyncio.wait_for(writing, 20)
+    assert (await record.tiers())[0] == 1.0
+    await record.close()
+
+
 def test_importing_the_record_loads_no_database():
     code = (
         "import sys, portico.storage.record;"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -30,6 +31,36 @@ async def two_records(postgres: PostgresDatabase) -> AsyncGenerator[tuple[Record
     finally:
         await one.close()
         await other.close()
+
+
+@contextlib.asynccontextmanager
+async def falling_silent(postgres: PostgresDatabase) -> AsyncGenerator[tuple[str, asyncio.Event]]:
+    """A way to PostgreSQL, and the event after which nothing passes it, in either direction."""
+    silent = asyncio.Event()
+    folder = parse_qs(urlsplit(postgres.url).query).get("host", [""])[0]
+    if not folder:
+        pytest.skip("PostgreSQL has no socket of its own here")
+
+    async def copied(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while body := await source.read(65_536):
+                if not silent.is_set():
+                    target.write(body)
+
+    async def relayed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
+        copying = {asyncio.create_task(copied(reader, ours)), asyncio.create_task(copied(theirs, writer))}
+        _, rest = await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        ours.close()
+        writer.close()
+
+    relay = await asyncio.start_server(relayed, "127.0.0.1", 0)
+    try:
+        yield f"postgresql://postgres@127.0.0.1:{relay.sockets[0].getsockname()[1]}/{postgres.name}", silent
+    finally:
+        relay.close()
 
 
 def database(record: Record) -> Any:
@@ -94,7 +125,7 @@ async def test_who_follows_is_told_that_anything_may_have_changed_after_a_lost_c
         assert await next_of(heard) == News("tiers")
         await asyncio.to_thread(postgres.sql, f"{END_ALL};")
         await other.save_servers([offering("missed", "t")], origin="other")
-        assert await next_of(heard) == News("catalog")
+        await until(heard, News("catalog"))
         assert await next_of(heard) == News("tiers")
         await other.save_servers([offering("s", "t")], origin="other")
         news = await next_of(heard)
@@ -143,3 +174,48 @@ async def test_a_record_that_was_lost_says_so_until_it_is_back(postgres: Postgre
         await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
         await one.add_use([CALL], [], [])
         assert one.problem == ""
+
+
+async def test_a_database_that_falls_silent_does_not_hold_up_the_end(postgres: PostgresDatabase):
+    async with falling_silent(postgres) as (url, silent):
+        record = Record(url, None)
+        await record.add_use([CALL], [], [])
+        async with following(record, "one"):
+            silent.set()
+            writing = asyncio.create_task(record.add_use([CALL], [], []))
+            await asyncio.wait({writing}, timeout=0.1)
+            writing.cancel()
+            await asyncio.wait_for(asyncio.wait({writing}), PATIENCE_S)
+        await asyncio.wait_for(record.close(), PATIENCE_S)
+    assert len(await _calls_of(postgres)) == 1
+
+
+async def test_a_listener_that_is_cut_off_says_so_once_and_when_it_is_back(
+    postgres: PostgresDatabase, caplog: pytest.LogCaptureFixture
+):
+    async with two_records(postgres) as (one, other), following(one, "one") as heard:
+        await other.save_tiers([], at=1.0, origin="other")
+        await next_of(heard)
+        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections false;")
+        await asyncio.to_thread(postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};")
+        for _ in range(3):  # as long as it takes to be refused a few times
+            with pytest.raises(RecordUnavailable):
+                await one.add_use([CALL], [], [])
+            await asyncio.sleep(0.2)
+        await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
+        await until(heard, News("catalog"))
+        assert caplog.text.count("other gateways are not heard") == 1
+
+
+async def until(heard: "asyncio.Queue[News]", news: News) -> None:
+    """Wait for these. What is told while a listener begins is told twice: by the notification, and by its stamp."""
+    while await next_of(heard) != news:
+        pass
+
+
+async def _calls_of(postgres: PostgresDatabase) -> list[CallRow]:
+    record = Record(postgres.url, None)
+    try:
+        return await record.calls()
+    finally:
+        await record.close()

@@ -4,6 +4,6 @@ Reads only: no tool is called here. It shows what the front door's clients see. 
 `portico stdio` never loads it.
 
 app (the application) · tools, house (routes) · params (what may be asked) · models (what answers look like) ·
-tiers, looking, selection (what is shown) · paging, whole (as much as fits) · bodies (rendered once, ETags) ·
+tiers, finding (what is shown) · fitting (as much as fits) · bodies (rendered once, ETags) ·
 problems (what bad input gets) · manners (what every answer has) · docs (a page for people)
 """

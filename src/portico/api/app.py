@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
@@ -12,9 +12,10 @@ from portico import __version__
 from portico.api import problems
 from portico.api.bodies import HOUR, Bodies, Body, Clock, answer
 from portico.api.docs import POLICY, page
+from portico.api.finding import Finding
 from portico.api.house import house_routes
-from portico.api.looking import Looking
 from portico.api.manners import Manners
+from portico.api.params import once
 from portico.api.problems import MEDIA_TYPE, Problem, Refused
 from portico.api.tiers import V1
 from portico.api.tools import tool_routes
@@ -69,8 +70,8 @@ def make_api(sight: Sight, searching: Searching, record: Record, *, clock: Clock
             Exception: problems.on_failed,
         },
     )
-    api.include_router(tool_routes(sight, Looking(sight, searching), bodies), prefix=V1, responses=_ALWAYS)
-    api.include_router(house_routes(sight, record), prefix=V1, responses=_ALWAYS)
+    for routes in (tool_routes(sight, Finding(sight, searching), bodies), house_routes(sight, record)):
+        api.include_router(routes, prefix=V1, responses=_ALWAYS, dependencies=[Depends(once)])
     description = Body.of(_described(api.openapi()))
     people = page(api.openapi())
 

@@ -8,19 +8,16 @@ from fastapi import APIRouter, Query, Request, Response
 
 from portico.api import models
 from portico.api.bodies import REVALIDATE, Body, answer, fresh
-from portico.api.paging import List, paged, segment
+from portico.api.fitting import EVERYTHING, List, fitted, paged, segment
 from portico.api.params import Budgeted, CallFilters, Name, Nothing, Paged, SessionLimit
-from portico.api.problems import Refused
 from portico.api.tiers import V1, card_of
 from portico.api.tools import MISSING, STALE
-from portico.api.whole import EVERYTHING, fitted
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.visible import shown
 from portico.disclosure.cards import Card, iso, server_card
 from portico.disclosure.lines import ServerState
 from portico.disclosure.sight import Sight
 from portico.disclosure.tiers import TIERS
-from portico.errors import StaleCursor, UnknownName
 from portico.storage.record import Record
 from portico.storage.rows import CallRow, LedgerRow, LedgerTotal
 
@@ -41,10 +38,7 @@ def house_routes(sight: Sight, record: Record) -> APIRouter:
     async def servers(request: Request, asked: Annotated[Paged, Query()]) -> Response:
         """Every server with how much it has and how it is, by name."""
         listing = List(f"{V1}/servers", sight.snapshot.version, {"page_size": asked.page_size})
-        try:
-            listing.check(asked.version)
-        except StaleCursor as error:
-            raise Refused(409, error) from error
+        listing.check(asked.version)
         entries = [entry for _, entry in sorted(sight.snapshot.servers.items())]
         return answer(request, Body.of(paged("servers", entries, card, asked.place, listing, {})), REVALIDATE)
 
@@ -53,10 +47,7 @@ def house_routes(sight: Sight, record: Record) -> APIRouter:
     )
     async def server(request: Request, name: Name, asked: Annotated[Budgeted, Query()]) -> Response:
         """What it is for, what it offers, how it is, and what it says of itself."""
-        try:
-            entry = sight.snapshot.server(name)
-        except UnknownName as error:
-            raise Refused(404, error) from error
+        entry = sight.snapshot.server(name)
         known = card(entry, whole=True)
         always = {key: value for key, value in known.items() if key not in _NEEDED}
         parts = {key: known.get(key) for key in _NEEDED}

@@ -1,18 +1,29 @@
 """What may be asked: the query parameters of every route, with their limits."""
 
+from collections import Counter
 from typing import Annotated
 
-from fastapi import Path
+from fastapi import Path, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
-from portico.api.paging import Place
-from portico.api.whole import EVERYTHING
+from portico.api.fitting import EVERYTHING, Place
 
 MAX_PAGE_SIZE = 100
 _FAR = 1_000_000
 _LONGEST_QUERY = 4_000
+_REPEATABLE = {"tags"}
 
 Name = Annotated[str, Path(max_length=1_024, description="By its name; other spellings are understood.")]
+
+
+def once(request: Request) -> None:
+    """Refuse a parameter that is given twice: of two filters, one would be ignored."""
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    twice = [name for name, times in given.items() if times > 1 and name not in _REPEATABLE]
+    if twice:
+        told = {"type": "repeated", "msg": "It is given more than once"}
+        raise RequestValidationError([{**told, "loc": ("query", name)} for name in twice])
 
 
 class Asked(BaseModel):

@@ -56,11 +56,11 @@ class Problem(BaseModel):
 
 
 class Refused(Exception):
-    """A request that is answered by a problem."""
+    """A request that cannot be used: an error of ours that is the client's, whatever status it has elsewhere."""
 
-    def __init__(self, status: int, error: PorticoError) -> None:
+    def __init__(self, error: PorticoError) -> None:
         super().__init__(error.message)
-        self.status, self.error = status, error
+        self.error = error
 
 
 def problem(
@@ -90,7 +90,8 @@ def problem(
 
 def failed() -> Response:
     """What is told of a fault of our own; the log has the rest."""
-    return problem(500, "the gateway failed on this; its log says why", kind="internal")
+    advice = "Ask for something else; whoever runs the gateway can look there."
+    return problem(500, "the gateway failed on this; its log says why", kind="internal", advice=advice)
 
 
 async def on_failed(_: Request, __: Exception) -> Response:
@@ -99,13 +100,13 @@ async def on_failed(_: Request, __: Exception) -> Response:
 
 
 async def on_refused(_: Request, error: Exception) -> Response:
-    """A name that is not here, or an address of a list that is no more."""
+    """Parameters that mean nothing here."""
     assert isinstance(error, Refused)
-    return of_error(error.error, error.status)
+    return of_error(error.error, 422)
 
 
 async def on_portico_error(_: Request, error: Exception) -> Response:
-    """An error of ours that no route had a status for."""
+    """A name that is not here, an address of a list that is no more, or a record that cannot be read."""
     assert isinstance(error, PorticoError)
     status = 404 if isinstance(error, UnknownName) else 409 if isinstance(error, StaleCursor) else 503
     return of_error(error, status)
@@ -136,7 +137,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         return problem(405, detail, kind="method", advice="Use GET.", headers=headers)
     if error.status_code == 404:
         return problem(404, f"there is no {quoted(request.url.path)} here", kind="unknown_route", advice=_SEE_DOCS)
-    return problem(error.status_code, str(error.detail), headers=headers)
+    return problem(error.status_code, str(error.detail), advice=_SEE_DOCS, headers=headers)
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:
@@ -145,7 +146,7 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     found = list(error.errors())
     unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
     known = _parameters(request)
-    near = [name for wrong in unknown for name in nearest(wrong, known, 2)]
+    near = [name for wrong in unknown[:_MOST_PROBLEMS] for name in nearest(wrong, known, 2)]
     return problem(
         422,
         "the request has parameters that cannot be used",

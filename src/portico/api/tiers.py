@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.api.paging import List, Place, fitting, paged, segment
-from portico.api.whole import EVERYTHING, fitted
+from portico.api.fitting import EVERYTHING, List, Place, fitted, fitting, paged, segment, text_of
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
 from portico.disclosure.cards import Card, category_card, iso, tool_card, use_card
@@ -14,7 +13,6 @@ from portico.disclosure.prose import first_sentence, prose
 from portico.disclosure.render import schema, signature
 from portico.disclosure.shelves import Shelf
 from portico.disclosure.sight import Sight
-from portico.upstream import jsontext
 
 V1 = "/api/v1"
 HOT_TOKENS = 2_000
@@ -33,7 +31,7 @@ def hot(sight: Sight) -> Card:
     """T0."""
     found = sight.shelves.hot
     around: Card = {"tools": [], "grounds": found.grounds, "left_out": 1_000, "version": sight.shelves.version}
-    cards = fitting((card_of(sight, tool) for tool in found.tools), room(HOT_TOKENS, _text(around)))
+    cards = fitting((card_of(sight, tool) for tool in found.tools), room(HOT_TOKENS, text_of(around)))
     left_out = len(found.tools) - len(cards)
     return {
         "tools": cards,
@@ -49,7 +47,7 @@ def categories(sight: Sight, offset: int = 0) -> Card:
     version, total = sight.shelves.version, len(sight.shelves.categories)
     path = f"{V1}/tools/categories?offset={offset + len(shelves)}&version={version}"
     around: Card = {"categories": [], "total_count": total, "left_out": total, "next": path, "version": version}
-    left = room(CATEGORIES_TOKENS, _text(around))
+    left = room(CATEGORIES_TOKENS, text_of(around))
     cards: list[Card] = []
     for detail in (5, 3, 1, 0):
         cards = fitting((_category(shelf, detail) for shelf in shelves), left)
@@ -67,11 +65,16 @@ def _category(shelf: Shelf, detail: int) -> Card:
     return card if detail else {key: card[key] for key in _BRIEF}
 
 
+def category_list(sight: Sight, shelf: Shelf, place: Place) -> List:
+    """The list that T2 is."""
+    path = f"{V1}/tools/category/{segment(shelf.category.key)}"
+    return List(path, sight.shelves.version, {"page_size": place.size})
+
+
 def category(sight: Sight, shelf: Shelf, place: Place) -> Card:
     """T2."""
-    key = shelf.category.key
-    listing = List(f"{V1}/tools/category/{segment(key)}", sight.shelves.version, {"page_size": place.size})
-    head = {"category": key, "title": shelf.category.title}
+    head = {"category": shelf.category.key, "title": shelf.category.title}
+    listing = category_list(sight, shelf, place)
     return paged("tools", shelf.tools, lambda tool: card_of(sight, tool), place, listing, head)
 
 
@@ -113,7 +116,3 @@ def whole_tool(sight: Sight, tool: Tool, tokens: int) -> Card:
     if "schema" not in body:
         body |= {"params": signature(tool), "summary": first_sentence(tool.description) or first_sentence(tool.title)}
     return body
-
-
-def _text(value: Any) -> str:
-    return jsontext.dumps(value).decode()

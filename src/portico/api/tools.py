@@ -6,17 +6,16 @@ from fastapi import APIRouter, Query, Request, Response
 
 from portico.api import models, tiers
 from portico.api.bodies import HOUR, REVALIDATE, Bodies, answer, fresh
-from portico.api.looking import Looking
-from portico.api.paging import List, paged
+from portico.api.finding import Finding
+from portico.api.fitting import List
 from portico.api.params import Budgeted, Name, Nothing, Onwards, Paged, ToolFilters
 from portico.api.problems import Refused
-from portico.api.selection import select
+from portico.api.tiers import V1
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
-from portico.disclosure import results
 from portico.disclosure.question import Question
 from portico.disclosure.sight import Sight
-from portico.errors import PorticoError, StaleCursor, UnknownName
+from portico.errors import UnknownName
 
 HOT_S, CATEGORIES_S, CATEGORY_S, TOOL_S = HOUR, 6 * HOUR, HOUR, 300
 WHILE_LISTING = "private, no-cache"
@@ -25,7 +24,7 @@ MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "It is not here
 STALE: dict[int | str, dict[str, Any]] = {409: {"description": "The list has changed since its first page."}}
 
 
-def tool_routes(sight: Sight, looking: Looking, bodies: Bodies) -> APIRouter:
+def tool_routes(sight: Sight, finding: Finding, bodies: Bodies) -> APIRouter:
     """`/tools/…`."""
     router = APIRouter(tags=["tools"])
     kept = _Keeping(sight).control
@@ -41,7 +40,7 @@ def tool_routes(sight: Sight, looking: Looking, bodies: Bodies) -> APIRouter:
     )
     async def categories(request: Request, asked: Annotated[Onwards, Query()]) -> Response:
         """Every category with how much is in it and what stands for it, the largest first."""
-        _check(List("/api/v1/tools/categories", sight.shelves.version, {}), asked.version)
+        List(f"{V1}/tools/categories", sight.shelves.version, {}).check(asked.version)
         key = ("categories", sight.shelves.version, asked.offset)
         body = bodies.get(key, CATEGORIES_S, lambda: tiers.categories(sight, asked.offset))
         return answer(request, body, kept(CATEGORIES_S))
@@ -54,11 +53,8 @@ def tool_routes(sight: Sight, looking: Looking, bodies: Bodies) -> APIRouter:
     )
     async def category(request: Request, name: Name, asked: Annotated[Paged, Query()]) -> Response:
         """A line for each, hottest first."""
-        try:
-            shelf = sight.shelves.category(name)
-        except UnknownName as error:
-            raise Refused(404, error) from error
-        _check(List(f"/api/v1/tools/category/{shelf.category.key}", sight.shelves.version, {}), asked.version)
+        shelf = sight.shelves.category(name)
+        tiers.category_list(sight, shelf, asked.place).check(asked.version)
         key = ("category", sight.shelves.version, shelf.category.key, asked.place)
         body = bodies.get(key, CATEGORY_S, lambda: tiers.category(sight, shelf, asked.place))
         return answer(request, body, kept(CATEGORY_S))
@@ -85,8 +81,8 @@ def tool_routes(sight: Sight, looking: Looking, bodies: Bodies) -> APIRouter:
     async def tools(asked: Annotated[ToolFilters, Query()]) -> Response:
         """With a query: ranked as for agents. Without: all tools, hottest first. Unknown names in filters are a 422."""
         given = asked.model_dump(exclude={"page", "offset", "max_tokens", "version"})
-        listing = List("/api/v1/tools", sight.shelves.version, given)
-        _check(listing, asked.version)
+        listing = List(f"{V1}/tools", sight.shelves.version, given)
+        listing.check(asked.version)
         question = Question(
             (asked.query or "").strip(),
             asked.server,
@@ -97,14 +93,9 @@ def tool_routes(sight: Sight, looking: Looking, bodies: Bodies) -> APIRouter:
             category=asked.category,
         )
         try:
-            if question.query:
-                return fresh(await looking.find(question, asked.place, listing))
-            chosen = select(sight, question)
+            return fresh(await finding.page(question, asked.place, listing))
         except UnknownName as error:
-            raise Refused(422, error) from error
-        head = {"note": results.UNMEASURED} if chosen.unmeasured else {}
-        place = asked.place
-        return fresh(paged("tools", chosen.tools, lambda tool: tiers.card_of(sight, tool), place, listing, head))
+            raise Refused(error) from error
 
     return router
 
@@ -125,13 +116,6 @@ class _Keeping:
         return f"private, max-age={seconds}" if self._listed else WHILE_LISTING
 
 
-def _check(listing: List, version: str | None) -> None:
-    try:
-        listing.check(version)
-    except StaleCursor as error:
-        raise Refused(409, error) from error
-
-
 def _find(snapshot: Snapshot, server: str, name: str) -> Tool:
     """A tool by the two parts of its address, spelt forgivingly."""
     if (found := snapshot.tools.get(f"{server}.{name}")) is not None:
@@ -142,7 +126,4 @@ def _find(snapshot: Snapshot, server: str, name: str) -> Tool:
             return found
     except UnknownName:
         pass
-    try:
-        return snapshot.tool(f"{server}.{name}")
-    except PorticoError as error:
-        raise Refused(404, error) from error
+    return snapshot.tool(f"{server}.{name}")

@@ -11,14 +11,16 @@ from typing import Any
 
 from portico.catalog.address import fold, nearest
 from portico.catalog.classifier import MAX_INTRODUCTION, shipped, sorted_by_words
-from portico.catalog.snapshot import ServerEntry
+from portico.catalog.snapshot import ServerEntry, most_common
 from portico.catalog.taxonomy import SYNONYMS, TAXONOMY, VERSION, Category
-from portico.catalog.visible import quoted
+from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
 
 __all__ = ["TAXONOMY", "VERSION", "Category", "assign", "category_of", "main_category", "resolve", "rules"]
 
 MAX_KEY = 40
+_NAMED = 40
+"""Categories that are named where none is near."""
 
 _BY_KEY = {category.key: category for category in TAXONOMY}
 _BY_NAME = {fold(name): category.key for category in TAXONOMY for name in (category.key, category.title)}
@@ -40,13 +42,7 @@ def assign(entry: ServerEntry) -> Mapping[str, str]:
 
 def main_category(entry: ServerEntry, assigned: Mapping[str, str]) -> str:
     """The category most of a server's tools are in; empty for a server without tools."""
-    return most_common(assigned[name] for name in entry.tools)
-
-
-def most_common(kinds: Iterable[str]) -> str:
-    """The category named most often, the first of the alphabet where several are."""
-    counts = Counter(kinds)
-    return min(counts, key=lambda key: (-counts[key], key), default="")
+    return most_common(Counter(assigned[name] for name in entry.tools))
 
 
 def rules(entry: ServerEntry) -> tuple[str, ...]:
@@ -75,7 +71,7 @@ def resolve(name: str, known: Iterable[str]) -> str:
     raise UnknownName(
         f"there is no category {quoted(name)} here",
         nearest=near,
-        advice=f"Did you mean {', '.join(near)}?" if near else "browse_tools without arguments lists them.",
+        advice=f"Did you mean {', '.join(near)}?" if near else f"Categories here: {', '.join(sorted(keys)[:_NAMED])}.",
     )
 
 
@@ -113,4 +109,4 @@ def _tagged(tags: Sequence[str]) -> str:
 
 
 def _slug(name: str) -> str:
-    return _NOT_SLUG.sub("-", name.strip().casefold()).strip("-")[:MAX_KEY].rstrip("-")
+    return _NOT_SLUG.sub("-", shown(name).strip().casefold()).strip("-")[:MAX_KEY].rstrip("-")

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 """How long after a failure the record is tried again."""
+END_PATIENCE_S = 3.0
+"""How long the last write may take."""
 
 
 class Sharing:
@@ -54,9 +56,9 @@ class Sharing:
             await asyncio.wait({following})
 
     async def finish(self) -> None:
-        """Write what is still waiting to be written."""
-        with contextlib.suppress(RecordUnavailable):
-            await self._write()
+        """Write what is still waiting to be written, but not for long."""
+        with contextlib.suppress(RecordUnavailable, TimeoutError):
+            await asyncio.wait_for(self._write(), END_PATIENCE_S)
 
     async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
         """Try until it is done."""
@@ -124,9 +126,18 @@ class Sharing:
         if not wanted:
             return
         found = await self._record.manifests(wanted, {name: known[name].listed_at for name in wanted})
-        for manifest in found.values():
+        # Together: one after the other, each would have the whole index built anew.
+        async with asyncio.TaskGroup() as adopting:
+            for manifest in found.values():
+                adopting.create_task(self._adopt_one(manifest), name=f"adopt {manifest.server}")
+                await asyncio.sleep(0)
+
+    async def _adopt_one(self, manifest: Manifest) -> None:
+        try:
             if await self._catalog.adopt(manifest) and self.on_adopted is not None:
                 self.on_adopted(manifest.server)
+        except Exception:  # what is wrong with one costs no other
+            logger.exception("what another gateway listed of %s cannot be used", manifest.server)
 
 
 def _known(manifest: Manifest, snapshot: Snapshot) -> KnownServer:

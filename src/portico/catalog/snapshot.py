@@ -5,7 +5,7 @@ A query reads one snapshot from beginning to end. Lookups that few queries need 
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -50,6 +50,11 @@ class ServerEntry:
         for name, tool in self.tools.items():
             digest.update(f"\0{name}\0{tool.hash}".encode())
         return digest.hexdigest()
+
+
+def most_common(counts: Mapping[str, int]) -> str:
+    """The category with most tools, the first of the alphabet where several have; empty where there is none."""
+    return min(counts, key=lambda key: (-counts[key], key), default="")
 
 
 @dataclass(frozen=True)
@@ -137,13 +142,27 @@ class Snapshot:
         return self.index.category(address)
 
     @cached_property
+    def by_category(self) -> Mapping[str, Mapping[str, Sequence[Tool]]]:
+        """The tools of each category, by server. The one walk through all tools that categories take."""
+        found: dict[str, dict[str, list[Tool]]] = {}
+        for name in sorted(self.servers):
+            for tool in self.servers[name].tools.values():
+                found.setdefault(self.category(tool.address), {}).setdefault(name, []).append(tool)
+        return found
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        """Every category that has a tool, in alphabetical order."""
+        return tuple(sorted(self.by_category.keys() - {""}))
+
+    @cached_property
     def main_categories(self) -> Mapping[str, str]:
         """The category that most of each server's tools are in; empty for a server that has none."""
-        found: dict[str, str] = {}
-        for name, entry in self.servers.items():
-            counts = Counter(self.category(tool.address) for tool in entry.tools.values())
-            found[name] = min(counts, key=lambda key: (-counts[key], key), default="")
-        return found
+        counts: dict[str, Counter[str]] = {name: Counter() for name in self.servers}
+        for category, servers in self.by_category.items():
+            for name, tools in servers.items():
+                counts[name][category] = len(tools)
+        return {name: most_common(count) for name, count in counts.items()}
 
     def with_index(self, index: Index) -> "Snapshot":
         """The same servers with another index over them; what was worked out about the servers is kept."""

@@ -11,6 +11,8 @@ from portico.cli import logs
 from portico.cli.ending import note
 from portico.config import Config
 from portico.config_file import LoadedConfig, load
+from portico.errors import PorticoError
+from portico.storage.record import RecordUnavailable
 
 if TYPE_CHECKING:
     from portico.cli.screen import Screen
@@ -96,6 +98,19 @@ async def ask(gateway: Gateway, screen: "Screen", names: Iterable[str], patience
                 await gateway.refresh(waiting, heard)
         except TimeoutError:
             return  # those that are still starting are named with the answer
+
+
+async def recalled(gateway: Gateway) -> None:
+    """Know what is on record, for commands that are nothing without it."""
+    try:
+        await gateway.record.open()
+    except RecordUnavailable as error:
+        raise PorticoError(f"the record of calls cannot be read: {error.message}", advice=error.advice) from error
+    await gateway.recall()
+    if problem := gateway.record.problem:
+        raise PorticoError(
+            f"the record of calls cannot be read: {problem}", advice="`portico status` names the database."
+        )
 
 
 def still_starting(gateway: Gateway) -> list[str]:

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from portico.catalog.visible import shown
 from portico.cli.columns import Column, show_rows
-from portico.cli.ending import DONE
-from portico.cli.opening import PATIENCE_S, Setup, none, opened, unlisted
+from portico.cli.ending import DONE, note
+from portico.cli.opening import PATIENCE_S, Setup, none, opened, recalled, unlisted
 from portico.cli.screen import Screen
 from portico.cli.wording import ago, milliseconds, share
 from portico.disclosure.cards import iso, use_card
@@ -70,7 +70,8 @@ class _Answer:
 async def tiers(setup: Setup, screen: Screen, *, recompute: bool, limit: int, offline: bool) -> int:
     """Every tool that was used, with its tier."""
     async with opened(setup, screen, none if offline else unlisted, PATIENCE_S) as gateway:
-        await gateway.recall()
+        # What is computed without a record is of no use to anybody.
+        await (recalled(gateway) if recompute else gateway.recall())
         view, moved = gateway.view(setup.profile), None
         if recompute:
             before = view.shelves.standings
@@ -79,6 +80,8 @@ async def tiers(setup: Setup, screen: Screen, *, recompute: bool, limit: int, of
         there = view.snapshot.tools
         used = {name: use for name, use in gateway.insight.usage.used.items() if name in there}
         answer = _Answer(view.shelves, used, view.shelves.hot, moved)
+        if problem := gateway.record.problem:
+            note(f"Without what use has shown, because the record of calls cannot be read: {problem}")
     if screen.as_json:
         screen.data(_data(answer, limit))
     else:

@@ -99,7 +99,7 @@ async def _by_rest(view: View, record: Record, counter: Counter, largest: Sequen
     from httpx2 import ASGITransport, AsyncClient
 
     from portico.api.app import make_api
-    from portico.api.paging import segment
+    from portico.api.fitting import segment
     from portico.api.params import MAX_PAGE_SIZE
     from portico.api.tiers import V1, tool_path
 

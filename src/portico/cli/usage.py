@@ -18,13 +18,13 @@ from portico.catalog.address import fold, nearest
 from portico.catalog.visible import quoted, shown
 from portico.cli.columns import Column, show_rows
 from portico.cli.ending import DONE
-from portico.cli.opening import Setup, none, opened
+from portico.cli.opening import Setup, none, opened, recalled
 from portico.cli.screen import Screen
 from portico.cli.wording import ago, milliseconds, share
 from portico.disclosure.cards import iso, use_card
 from portico.disclosure.lines import counted
 from portico.disclosure.tiers import Standing
-from portico.errors import PorticoError, UnknownName
+from portico.errors import UnknownName
 from portico.observability.statistics import DAY_S, Statistics
 from portico.storage.rows import CallRow
 
@@ -62,7 +62,7 @@ class Meant:
 async def usage(setup: Setup, screen: Screen, asked: Asked) -> int:
     """The statistics of every tool that was used, or of those that are meant."""
     async with opened(setup, screen, none) as gateway:
-        await _recalled(gateway)
+        await recalled(gateway)
         used, snapshot = gateway.insight.usage.used, gateway.view(setup.profile).snapshot
         meant, since = _meant(gateway, setup, asked.name), asked.since(time.time())
         found = {
@@ -90,7 +90,7 @@ async def usage(setup: Setup, screen: Screen, asked: Asked) -> int:
 async def calls(setup: Setup, screen: Screen, asked: Asked) -> int:
     """The latest calls, newest first."""
     async with opened(setup, screen, none) as gateway:
-        await _recalled(gateway)
+        await recalled(gateway)
         meant, since = _meant(gateway, setup, asked.name), asked.since(time.time())
         found = await _latest(gateway, setup, meant, since, asked.limit)
     if screen.as_json:
@@ -121,7 +121,7 @@ async def _latest(gateway: Gateway, setup: Setup, meant: Meant, since: float, li
 async def forget(setup: Setup, screen: Screen, server: str | None) -> int:
     """Forget every call, or those of a server's tools; running gateways notice when they read the record again."""
     async with opened(setup, screen, none) as gateway:
-        await _recalled(gateway)
+        await recalled(gateway)
         use = gateway.insight.usage
         meant = Meant(_server(gateway, server)) if server is not None else Meant()
         gone = [figures.calls for address, figures in use.used.items() if address in meant]
@@ -135,14 +135,6 @@ async def forget(setup: Setup, screen: Screen, server: str | None) -> int:
     else:
         screen.text("No call is known that could be forgotten.")
     return DONE
-
-
-async def _recalled(gateway: Gateway) -> None:
-    await gateway.recall()
-    if problem := gateway.record.problem:
-        raise PorticoError(
-            f"the record of calls cannot be read: {problem}", advice="`portico status` names the database."
-        )
 
 
 def _meant(gateway: Gateway, setup: Setup, name: str | None) -> Meant:

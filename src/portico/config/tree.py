@@ -114,7 +114,7 @@ class Results(Section):
 
 
 class Usage(Section):
-    """How long the record of calls is kept; arguments and results of calls are never in it."""
+    """How long the record of calls is kept, never with arguments or results; `usage: off` keeps none of it."""
 
     calls_days: float = Field(default=30, ge=0, description="Days each call is kept for; 0 keeps none.")
     max_calls: int = Field(default=100_000, ge=0, description="Calls that are kept at most, the latest.")
@@ -124,8 +124,14 @@ class Usage(Section):
         description="Days that the counts of each tool, and so its statistics, reach back.",
     )
     sessions_days: float = Field(
-        default=90, ge=0, description="Days that the tokens shown to each client session are kept for."
+        default=90, ge=0, description="Days that the tokens shown to each client session are kept for; totals stay."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _off_is_nothing_for_no_time(cls, data: Any) -> Any:
+        # YAML reads a bare `off` as false.
+        return dict.fromkeys(cls.model_fields, 0) if data in (False, "off") else {} if data is True else data
 
 
 class Profile(Section):

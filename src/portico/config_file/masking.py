@@ -22,9 +22,14 @@ SECRET_NAME = re.compile(SENSITIVE, re.IGNORECASE)
 SCHEME = re.compile(r"\b(Bearer|Basic|Token)\s+[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
 ASSIGNED = re.compile(
-    rf"""([\w.-]*{SENSITIVE}[\w.-]*["']?\s*[:=]\s*["']?)(?!Bearer\b|Basic\b|Token\b)([^\s"',;&}}]+)""",
+    rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!Bearer\b|Basic\b|Token\b)([^\s"',;&}}]+)""",
     re.IGNORECASE,
 )
+FLAGGED = re.compile(
+    rf"""((?<![\w-])["']?--?[\w-]{{0,40}}{SENSITIVE}[\w-]{{0,40}}(?:["'],\s*["']|\s+(?=\S*\d)))([^\s"',;-][^"',;\s]*)""",
+    re.IGNORECASE,
+)
+"""`--token x1` in a command line, where a word without a digit may be prose, or in a list of arguments."""
 SHAPES = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       (?:sk|pk|rk|key|pplx|tvly|xai|gsk|ntn|secret|shpat|glpat|hf|npm|pypi|dop_v1|lin_api|figd|sntrys|rpa)[-_][A-Za-z0-9_-]{8,}
@@ -32,7 +37,7 @@ SHAPES = re.compile(
     | A[KS]IA[0-9A-Z]{12,} | AIza[\w-]{20,} | eyJ[\w-]{8,}(?:\.[\w-]+)*
     | [0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}
     | (?=[A-Za-z]*\d[A-Za-z]*\d)(?=\d*[A-Za-z]\d*[A-Za-z])[A-Za-z0-9]{20,}
-    | (?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=(?:[A-Za-z_-]*\d){4})[\w-]{32,}
+    | (?=[\w-]{0,64}[a-z])(?=[\w-]{0,64}[A-Z])(?=(?:[A-Za-z_-]{0,64}\d){4})[\w-]{32,}
     )=*""",
     re.VERBOSE,
 )
@@ -51,6 +56,8 @@ def masked(config: Config) -> dict[str, Any]:
     shown |= {key: masked_value(value, key, config.written) for key, value in plain.items()}
     if config.gateway.token is not None:
         shown["gateway"]["token"] = secret("gateway.token", config.written)
+    if config.database_url is not None:
+        shown["database_url"] = secret("database_url", config.written)
     return shown
 
 
@@ -117,7 +124,7 @@ def masked_text(text: str) -> str:
 
 
 def masked_literal(text: str) -> str:
-    text = SCHEME.sub(rf"\1 {MASK}", text)
+    text = FLAGGED.sub(rf"\1{MASK}", SCHEME.sub(rf"\1 {MASK}", text))
     return SHAPES.sub(MASK, ASSIGNED.sub(rf"\1{MASK}", text))
 
 

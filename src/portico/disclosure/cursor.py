@@ -37,7 +37,9 @@ def decode(cursor: str, question: str, version: str) -> int:
     if asked != _tag(question, 5):
         raise StaleCursor("this cursor belongs to another question", advice="Repeat the question it came with.")
     if made_for != _tag(version, 4):
-        raise StaleCursor("the tools changed since this cursor was made", advice="Ask again without a cursor.")
+        raise StaleCursor(
+            "the tools changed since this cursor was made, or their order did", advice="Ask again without a cursor."
+        )
     return offset
 
 

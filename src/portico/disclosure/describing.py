@@ -13,8 +13,8 @@ from portico.disclosure import cursor as cursors
 from portico.disclosure.budget import pack, part
 from portico.disclosure.discovery import explained
 from portico.disclosure.lines import States, room
-from portico.disclosure.prose import clipped
-from portico.disclosure.render import brief, full_text, schema
+from portico.disclosure.prose import clipped, flat
+from portico.disclosure.render import addresses, brief, full_text, schema
 from portico.disclosure.tokens import count
 from portico.errors import StaleCursor, UnknownName
 
@@ -47,7 +47,7 @@ def describe(
             tools[tool.address] = tool
         except UnknownName as error:
             reason = explained(error, name, snapshot, states or {})
-            wrong.append(f"{reason.message}. {reason.advice}")
+            wrong.append(flat(shown(f"{reason.message}. {reason.advice}")))
     bodies = {address: _shown(tool, detail, extra) for address, tool in tools.items()}
     if cursor and tools:
         return _continued(bodies, cursor, snapshot.version, detail, budget), True
@@ -82,8 +82,9 @@ def _fitting(bodies: Mapping[str, str], room: int) -> dict[str, str]:
     return fit
 
 
-def _left_out(addresses: Iterable[str]) -> str:
-    return f"Left out to fit: {', '.join(map(shown, addresses))}. Ask for them separately."
+def _left_out(names: Iterable[str]) -> str:
+    left = list(names)
+    return f"Left out to fit: {addresses(left, len(left))}. Ask for them separately."
 
 
 # --- parts
@@ -94,7 +95,7 @@ def _continued(bodies: Mapping[str, str], cursor: str, version: str, detail: Det
         raise StaleCursor("a cursor continues one tool", advice="Name the one tool that the cursor came with.")
     ((address, body),) = bodies.items()
     left = cursors.decode(cursor, _question(address, detail), version)
-    head = f"{shown(address)}, continued:"
+    head = f"{addresses((address,))}, continued:"
     start = max(0, len(body) - left)
     return f"{head}\n{_part(body, start, address, version, detail, room(budget, head))}"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.visible import quoted, shown
 from portico.disclosure.lines import counted
+from portico.disclosure.prose import flat
 from portico.disclosure.question import Search
 from portico.search import Ranking
 
@@ -57,7 +58,7 @@ def spelt_alike(search: Search) -> list[str]:
 
 def tagged(entry: ServerEntry) -> str:
     """A server's tags, for the end of its line."""
-    return f" (tags: {', '.join(map(shown, entry.tags))})" if entry.tags else ""
+    return f" (tags: {flat(shown(', '.join(entry.tags)))})" if entry.tags else ""
 
 
 def words_only(search: Search, *, reason: bool = False) -> str:

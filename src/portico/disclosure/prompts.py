@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from portico.catalog.visible import shown
-from portico.disclosure import results
 from portico.disclosure.answer import annotations, block
 from portico.disclosure.budget import pack
 from portico.disclosure.guidance import STEPS, THIRD_PARTY
@@ -15,7 +14,6 @@ from portico.disclosure.resources import OwnResources
 from portico.disclosure.searching import Searching
 from portico.disclosure.sight import Sight
 from portico.errors import INVALID_PARAMS, RemoteError
-from portico.events import Searched
 from portico.execution.call import Origin
 from portico.observability.statistics import Statistics
 from portico.upstream.backend import Raw
@@ -83,11 +81,8 @@ class OwnPrompts:
             raise RemoteError(INVALID_PARAMS, f"{FIND} needs a task: say in plain words what is to be done")
         sight = self._sight
         question = Question(task, limit=_FOUND)
-        vector, search = await self._searching.prepared(sight.snapshot, question, origin.caller)
-        found = results.answer(search, sight.states(), sight.face.discovery_budget, sight.face.enabled)
-        bus = self._searching.bus
-        if found.shown and bus is not None and bus.asked_for(Searched):
-            bus.publish(Searched(question.query, found.shown, origin.caller, vector))
+        about = (sight.states(), sight.face.discovery_budget, sight.face.enabled)
+        found = await self._searching.answer(sight.snapshot, question, origin.caller, *about)
         how = "" if sight.face.enabled else "\nIn your list of tools, server.tool is named server__tool."
         blocks = [block(f"Use a tool for this task: {shown(question.query)}\n\n{found.text}{how}")]
         if not found.shown or found.weak:

@@ -8,6 +8,7 @@ from portico.catalog.address import fold, nearest
 from portico.catalog.categories import resolve
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.visible import quoted, shown
+from portico.disclosure.prose import flat
 from portico.errors import UnknownName
 from portico.search import Facts, Filters, Lift, Placement, Ranking
 from portico.search.lexical.query import MAX_TEXT
@@ -45,7 +46,7 @@ class Question:
         """Who may be found; raises UnknownName for a server, a category or a tag that is not there."""
         return Filters(
             groups={snapshot.server(self.server).name} if self.server else None,
-            categories={resolve(self.category, known_categories(snapshot))} if self.category else (),
+            categories={resolve(self.category, snapshot.categories)} if self.category else (),
             tags=tuple(_tag(tag, snapshot) for tag in self.tags),
             max_latency_ms=self.max_latency_ms,
             min_success_rate=self.min_success_rate,
@@ -68,6 +69,13 @@ class Search:
     filters: Filters = field(default_factory=Filters)
     lifts: Mapping[str, Lift] = field(default_factory=dict)
     facts: Mapping[str, Facts] = field(default_factory=dict)
+    computed: str = ""
+    """When everybody's use was last weighed: its lifts are others after that."""
+
+    @property
+    def version(self) -> str:
+        """Changes when the order may; only what this very caller has taught since is not in it."""
+        return f"{self.snapshot.version}-{self.computed}"
 
     def ranking(self, limit: int, offset: int = 0) -> Ranking:
         """The addresses that match best among those the snapshot's scope sees."""
@@ -100,16 +108,11 @@ def _limits(filters: Filters) -> Iterator[str]:
     if filters.categories:
         yield f"in {', '.join(filters.categories)}"
     if filters.tags:
-        yield f"tagged {' or '.join(map(shown, filters.tags))}"
+        yield f"tagged {flat(shown(' or '.join(filters.tags)))}"
     if filters.max_latency_ms is not None:
         yield f"within {filters.max_latency_ms:g} ms"
     if filters.min_success_rate is not None:
         yield f"succeeding {filters.min_success_rate:.0%} of the time or more"
-
-
-def known_categories(snapshot: Snapshot) -> list[str]:
-    """Every category of the tools that are seen."""
-    return sorted({snapshot.category(address) for address in snapshot.tools} - {""})
 
 
 def known_tags(snapshot: Snapshot) -> list[str]:

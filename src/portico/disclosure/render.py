@@ -6,6 +6,7 @@ stand. The typed form says in few words what each thing is for; the full form ha
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +25,9 @@ _SCALARS = ("integer", "number", "boolean")
 """Of an option, a type like these tells less than the name of one more."""
 _ALSO = 5
 """Tools of other servers that do the same are named, but do not fill the page that they were taken from."""
+_KEPT = 2_000
+"""Typed forms that are kept: who looks at a tool looks again, and to find the words that can go takes most of a ms."""
+_NEWLINE, _INDENTED = "\n", "\n  "
 _NOTABLE = 60
 """So many tokens left out are worth saying that the full form has them."""
 
@@ -44,6 +48,11 @@ def addresses(names: Sequence[str], most: int = _ALSO) -> str:
 
 def schema(tool: Tool, also: Sequence[str] = ()) -> str:
     """The compact typed form: what the tool does, and every parameter with all a caller needs to know of it."""
+    return f"{_typed(tool)}\nalso: {addresses(also)}" if also else _typed(tool)
+
+
+@lru_cache(maxsize=_KEPT)
+def _typed(tool: Tool) -> str:
     # Imported here, because a gateway's first answers are brief and these patterns take milliseconds to compile.
     from portico.disclosure.docstring import docstring
     from portico.disclosure.shorten import described
@@ -65,8 +74,6 @@ def schema(tool: Tool, also: Sequence[str] = ()) -> str:
     output = tool.definition.get("outputSchema")
     if isinstance(output, dict) and (given := returns(outline(output))):
         lines.append(f"returns: {given}")
-    if also:
-        lines.append(f"also: {addresses(also)}")
     return "\n".join((head, *lines))
 
 
@@ -94,7 +101,8 @@ def full_text(tool: Tool, *, extra: Mapping[str, Any] | None = None) -> str:
     """
     head = schema(tool)
     words = prose(tool.description)
-    lines = [] if flat(words) in head else [f"description: {words}"]
+    # Indented, so that no line of it can be taken for one of ours.
+    lines = [] if flat(words) in head else [f"description: {words.replace(_NEWLINE, _INDENTED)}"]
     lines += (f"example: {jsontext.dumps(arguments).decode()}" for arguments in examples(tool))
     lines.append(f"resource: {resource(tool)}")
     raw = {key: value for key, value in tool.definition.items() if key not in ("name", "description")}

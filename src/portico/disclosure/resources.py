@@ -224,7 +224,7 @@ class OwnResources:
     def touched(self, uri: str, event: Event) -> bool:
         """Whether what one of our URIs says may be another after an event."""
         own = own_uri(uri)
-        if own is None:
+        if own is None or own.kind == "result":
             return False
         if isinstance(event, StandingsChanged):
             return own.kind in ("hot", "categories", "category", "stats", "backend tools")

@@ -12,7 +12,7 @@ from portico.disclosure import explain, metatools
 from portico.disclosure.budget import pack
 from portico.disclosure.lines import States, room, server_line, unlisted
 from portico.disclosure.misfit import UNLIKELY, misfit, spelt_alike, tagged, unmatched, words_only
-from portico.disclosure.question import Search, known_categories
+from portico.disclosure.question import Search
 from portico.disclosure.render import addresses, brief, schema
 from portico.search import Hit, Ranking
 
@@ -53,8 +53,9 @@ def page(search: Search, limit: int, offset: int = 0, *, unlikely: int | None = 
 
 def answer(search: Search, states: States, budget: int, there: Collection[str] = metatools.NAMES) -> Answer:
     """Ranked tools, or what is nearest when none fits. `there` are the meta-tools that the asker has."""
-    question, version = search.question, search.snapshot.version
-    identity = f"search\0{question.query}\0{search.filters}\0{question.limit}\0{question.detail}"
+    question, version = search.question, search.version
+    # Without limit and detail: who goes on may want more at once, or more of each.
+    identity = f"search\0{question.query}\0{search.filters}"
     offset = cursors.decode(question.cursor, identity, version) if question.cursor else 0
     found = page(search, question.limit, offset)
     if not found.hits:
@@ -127,7 +128,7 @@ def _nothing(search: Search, states: States, budget: int, there: Collection[str]
     kinds = list[str]()
     if metatools.BROWSE in there:
         step += f', or browse_tools(server="{server}")' if server else ", or browse_tools() to see every server"
-        if not search.filters.groups and (known := known_categories(search.snapshot)):
+        if not search.filters.groups and (known := search.snapshot.categories):
             kinds = [f"Categories, for browse_tools(category=…): {', '.join(known[:_CATEGORIES])}."]
     only = words_only(search)
     foot = [f"{step}.", *kinds, *([only] if only else []), *unlisted(search.snapshot, states)]

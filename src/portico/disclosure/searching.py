@@ -25,6 +25,8 @@ class Searching:
     """How the calls of each tool went."""
     popular: Callable[[], Mapping[str, Lift]] = dict
     """What everybody's use adds to the tools' scores."""
+    computed: Callable[[], str] = str
+    """When that was last worked out."""
 
     async def answer(
         self,
@@ -34,20 +36,21 @@ class Searching:
         states: States,
         budget: int,
         there: Collection[str],
-    ) -> str:
+    ) -> results.Answer:
         """A page of tools, as this caller is told; whoever learns from searches hears of it."""
         vector, search = await self.prepared(snapshot, question, caller)
         found = results.answer(search, states, budget, there)
         if found.shown and self.bus is not None and self.bus.asked_for(Searched):
             self.bus.publish(Searched(question.query, found.shown, caller, vector))
-        return found.text
+        return found
 
     async def prepared(self, snapshot: Snapshot, question: Question, caller: Caller) -> tuple[Vector | None, Search]:
         """What the query means, where it can be worked out; and the search, ready to be answered."""
         filters = question.filters(snapshot)
         vector = await _meaning(snapshot, question.query)
         lifts = await self.learner.lifts(caller, question.query, vector) if self.learner is not None else {}
-        return vector, Search(snapshot, question, filters, with_popular(lifts, self.popular()), self.facts())
+        known = (with_popular(lifts, self.popular()), self.facts(), self.computed())
+        return vector, Search(snapshot, question, filters, *known)
 
 
 async def _meaning(snapshot: Snapshot, query: str) -> Vector | None:

@@ -4,10 +4,10 @@ What the tiers show is decided here once, for agents (text), for the side door (
 list, T1 the categories, T2 one category's or server's tools, T3 a tool itself.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Literal
 
 from portico.catalog.categories import Category, category_of, resolve
@@ -86,18 +86,15 @@ class Shelves:
     @cached_property
     def categories(self) -> Mapping[str, Shelf]:
         """Every category that has a tool, the largest first."""
-        members: dict[str, list[Tool]] = {}
-        for address, tool in self.snapshot.tools.items():
-            members.setdefault(self.snapshot.category(address), []).append(tool)
-        largest = sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))
-        return {
+        shelves = {
             key: Shelf(
                 category_of(key),
-                self._hottest_first(tools),
-                tuple(name for name, _ in Counter(tool.server for tool in tools).most_common()),
+                self._hottest_first(chain.from_iterable(servers.values())),
+                tuple(sorted(servers, key=lambda name: -len(servers[name]))),
             )
-            for key, tools in largest
+            for key, servers in self.snapshot.by_category.items()
         }
+        return dict(sorted(shelves.items(), key=lambda item: (-len(item[1].tools), item[0])))
 
     def category(self, name: str) -> Shelf:
         """A category by its name, forgivingly; raises UnknownName with the nearest."""

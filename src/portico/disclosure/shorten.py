@@ -74,6 +74,7 @@ _FILLER = frozenset(
      "string", "number", "integer", "boolean", "object", "array", "parameter", "param", "argument", "field", "input",
      "optional", "required", "s")
 )  # fmt: skip
+_FILLERS = _FILLER | {one.removesuffix("s") for one in _FILLER} | {f"{one}s" for one in _FILLER}
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,9 @@ def _statements(text: str) -> Iterator[str]:
 
 def says_nothing(text: str, param: Param) -> bool:
     """Whether a text only repeats the name and the type of what it is about."""
-    known = _words(_CAMEL.sub(" ", param.name)) | _FILLER | {param.type}
-    known |= {one.removesuffix("s") for one in known} | {one + "s" for one in known}
-    return _words(_CAMEL.sub(" ", text)) <= known
+    named = _words(_CAMEL.sub(" ", param.name)) | {param.type}
+    known = named | {one.removesuffix("s") for one in named} | {f"{one}s" for one in named}
+    return all(word in _FILLERS or word in known for word in _each_word(_CAMEL.sub(" ", text)))
 
 
 def _chosen(units: list[str], limit: int, whole: int, names: Collection[str] = ()) -> Words:
@@ -162,9 +163,13 @@ def _chosen(units: list[str], limit: int, whole: int, names: Collection[str] = (
         return Words("")
     if len(units) == 1 and whole <= limit:
         return Words(units[0])
+    costs = [count(unit) + 1 for unit in units]
+    if sum(costs) <= limit:
+        needed = [unit for place, unit in enumerate(units) if not place or not _is_idle(unit, names)]
+        text, cut = _joined(needed), len(needed) < len(units)
+        return Words(f"{text} …" if cut and not text.endswith("…") else text, max(0, whole - count(text)) if cut else 0)
     first = clipped(units[0], limit)
     kept, left = {0: first}, limit - count(first)
-    costs = [count(unit) + 1 for unit in units]
     worth = {place: _worth(units[place], names) / costs[place] ** 0.5 for place in range(1, len(units))}
     for place in sorted(worth, key=lambda place: -worth[place]):
         if worth[place] > 0 and costs[place] <= left + (_HEEDED if _MUST.search(units[place]) else 0):
@@ -181,9 +186,19 @@ def _joined(units: Iterable[str]) -> str:
 
 
 def _worth(unit: str, names: Collection[str]) -> float:
-    strong = len(_STRONG.findall(unit))
-    named = len({name for pair in _QUOTED.findall(unit) for name in pair if name in names})
+    strong, named = _weight(unit, names)
     return strong + named - 1 if _IDLE.match(unit) else 0.5 + len(_USEFUL.findall(unit)) + 3 * strong + 2 * named
+
+
+def _is_idle(unit: str, names: Collection[str]) -> bool:
+    """Whether a unit is worth nothing."""
+    return bool(_IDLE.match(unit)) and sum(_weight(unit, names)) <= 1
+
+
+def _weight(unit: str, names: Collection[str]) -> tuple[int, int]:
+    """How often a unit warns, and how many parameters it names."""
+    named = {name for pair in _QUOTED.findall(unit) for name in pair if name in names} if names else ()
+    return len(_STRONG.findall(unit)), len(named)
 
 
 def _without_repetition(text: str, param: Param) -> str:
@@ -202,8 +217,13 @@ def _without_repetition(text: str, param: Param) -> str:
         known |= _OF_VALUES | values
 
     def repeats(piece: str) -> bool:
-        said = _words(piece)
-        return bool(said) and said <= known and (not said.isdisjoint(signs) or (bool(values) and values <= said))
+        said = set[str]()
+        # Nearly every piece says something new in its first words.
+        for word in _each_word(piece):
+            if word not in known:
+                return False
+            said.add(word)
+        return bool(said) and (not said.isdisjoint(signs) or (bool(values) and values <= said))
 
     text = _ASIDE.sub(lambda aside: "" if repeats(aside[0]) else aside[0], text)
     return " ".join(_shorn(one, repeats) for one in sentences(text) if not repeats(one))
@@ -220,4 +240,8 @@ def _shorn(sentence: str, repeats: Callable[[str], bool]) -> str:
 
 
 def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
+    return set(_each_word(text))
+
+
+def _each_word(text: str) -> Iterator[str]:
+    return (word[0].casefold() for word in _WORD.finditer(text))

@@ -9,6 +9,7 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.sync import Catalog
 from portico.config import Exposure
 from portico.disclosure import metatools
+from portico.disclosure.answer import unsecret
 from portico.disclosure.lines import ServerState, States
 from portico.disclosure.shelves import Shelves
 from portico.observability.statistics import UNUSED, Statistics
@@ -64,9 +65,12 @@ class Sight:
     @property
     def snapshot(self) -> Snapshot:
         """What is seen now."""
-        if self._whole is not self._catalog.snapshot:
-            self._whole = self._catalog.snapshot
-            self._seen = self._whole.within(self.face.scope)
+        whole = self._catalog.snapshot
+        if self._whole is not whole:
+            # While vectors come in, only the index is another: what was worked out about a part of the servers stays.
+            same = self._whole is not None and self._whole.servers is whole.servers and not self.face.scope.everything
+            self._seen = self._seen.with_index(whole.index) if same else whole.within(self.face.scope)
+            self._whole = whole
         return self._seen
 
     @property
@@ -81,7 +85,7 @@ class Sight:
         """The tools as use and pins lay them out."""
         snapshot, computed_at = self.snapshot, self.insight.standings.computed_at if self.insight else 0.0
         made = self._shelves
-        if made is None or made.snapshot is not snapshot or made.computed_at != computed_at:
+        if made is None or made.snapshot.servers is not snapshot.servers or made.computed_at != computed_at:
             known = self.insight.standings if self.insight else None
             made = Shelves(
                 snapshot,
@@ -112,9 +116,13 @@ class Sight:
         """What everybody's use adds to the scores of search."""
         return self.insight.standings.lifts if self.insight else {}
 
+    def computed(self) -> str:
+        """When everybody's use was last weighed."""
+        return f"{self.insight.standings.computed_at:.3f}" if self.insight else ""
+
     def states(self) -> States:
         """How every server is."""
         return {
-            name: ServerState(upstream.state, upstream.reason, upstream.since)
+            name: ServerState(upstream.state, unsecret(upstream.reason) if upstream.reason else "", upstream.since)
             for name, upstream in self._upstreams.items()
         }

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from portico.catalog.categories import most_common
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.catalog.visible import quoted
@@ -86,8 +85,7 @@ class Toolbox:
         """
         for name, entry in snapshot.servers.items():
             if entry.tools and name not in self._categories:
-                kinds = (snapshot.category(tool.address) for tool in entry.tools.values())
-                self._categories[name] = most_common(kinds)
+                self._categories[name] = snapshot.main_categories[name]
         return {name: self._categories.get(name, "") for name in sorted(snapshot.servers)}
 
     # --- calling
@@ -134,7 +132,7 @@ class Toolbox:
         """A page of what is found."""
         sight = self._sight
         about = (sight.states(), sight.face.discovery_budget, sight.face.enabled)
-        return await self._searching.answer(sight.snapshot, question, origin.caller, *about)
+        return (await self._searching.answer(sight.snapshot, question, origin.caller, *about)).text
 
     def _discover(self, name: str, arguments: Raw) -> Raw:
         sight, states, budget = self._sight, self._sight.states(), self._sight.face.discovery_budget

@@ -62,7 +62,7 @@ class View:
         """
         self.face = face
         self.sight = Sight(face, catalog, upstreams, insight)
-        self.searching = Searching(learner, bus, self.sight.facts, self.sight.popular)
+        self.searching = Searching(learner, bus, self.sight.facts, self.sight.popular, self.sight.computed)
         self._first_listing = first_listing
         self._calls = calls
         self._bus = bus

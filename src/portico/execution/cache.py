@@ -68,6 +68,13 @@ def age_of(result: Raw) -> float | None:
     return float(age) if isinstance(age, int | float) else None
 
 
+def unmarked(result: Raw) -> Raw:
+    """A result without our mark: what a server says of its own answers is not what we did with them."""
+    if age_of(result) is None:
+        return result
+    return {**result, "_meta": {key: value for key, value in result["_meta"].items() if key != MARK}}
+
+
 def key_of(tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool) -> Key | None:
     """What makes two calls the same; None where the arguments cannot be compared."""
     try:
@@ -148,10 +155,15 @@ class Cache:
         """Drop what is kept of these tools (addresses) of a server, or of all."""
         self._changes[server] = self._changes.get(server, 0) + 1
         start = f"{server}."
-        for key in [
-            key for key in self._entries if (key[0] in tools if tools is not None else key[0].startswith(start))
-        ]:
+
+        def meant(key: Key) -> bool:
+            return key[0] in tools if tools is not None else key[0].startswith(start)
+
+        for key in list(filter(meant, self._entries)):
             self._drop(key)
+        # Who is waiting gets what was asked before; who comes now must not.
+        for key in list(filter(meant, self._flights)):
+            del self._flights[key]
 
     def heard(self, event: Event) -> None:
         """Drop the answers of tools that changed or went; subscribe it to `CatalogChanged`."""
@@ -201,7 +213,8 @@ class Cache:
         except asyncio.CancelledError:
             if flight.waiting == 1 and not flight.task.done():
                 # The last who wanted it is gone. Awaited, so that the upstream has been told when this returns.
-                self._flights.pop(key, None)
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
                 flight.task.cancel()
                 await asyncio.wait({flight.task})
             raise

@@ -13,7 +13,7 @@ from portico.access import Caller
 from portico.catalog.tool import Tool
 from portico.errors import BackendUnavailable, InvalidArguments
 from portico.events import Bus, ToolCalled
-from portico.execution.cache import Cache, age_of
+from portico.execution.cache import Cache, age_of, unmarked
 from portico.execution.headers import param_headers
 from portico.execution.learned import Shapes
 from portico.execution.validation import check
@@ -32,6 +32,13 @@ class Origin:
 
 
 NOBODY = Origin()
+
+
+@dataclass
+class _Timing:
+    """Since when a tool is at work: a server that has to be started first is no slower for it."""
+
+    started: float = field(default_factory=time.perf_counter)
 
 
 class Calls:
@@ -69,15 +76,15 @@ class Calls:
                 advice="Pass the parameters as one JSON object.",
             )
         check(tool, arguments)
-        started = time.perf_counter()
+        timing = _Timing()
         ok = cancelled = cached = False
         try:
             # What continues an earlier round, or answers a question, is no question that anybody could have asked.
             if self._cache is None or origin.extra.keys() - {"_meta"}:
-                result = await self._run(tool, arguments, origin)
+                result = await self._run(tool, arguments, origin, timing)
             else:
                 result = await self._cache.answer(
-                    tool, arguments, origin.caller, lambda: self._run(tool, arguments, origin)
+                    tool, arguments, origin.caller, lambda: self._run(tool, arguments, origin, timing)
                 )
                 cached = age_of(result) is not None
             ok = not result.get("isError")
@@ -86,12 +93,15 @@ class Calls:
             cancelled = True
             raise
         finally:
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - timing.started
             self._bus.publish(ToolCalled(tool.address, tool.hash, seconds, ok, origin.caller, cancelled, cached))
 
-    async def _run(self, tool: Tool, arguments: Raw, origin: Origin) -> Raw:
+    async def _run(self, tool: Tool, arguments: Raw, origin: Origin, timing: "_Timing") -> Raw:
+        if (upstream := self._upstreams.get(tool.server)) is not None:
+            await upstream.woken(origin.caller.session)
+            timing.started = time.perf_counter()
         params = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
-        result = await self._ask(tool.server, "tools/call", params, origin, param_headers(tool, arguments))
+        result = unmarked(await self._ask(tool.server, "tools/call", params, origin, param_headers(tool, arguments)))
         if self._shapes is not None:
             self._shapes.learn(tool, result)
         return result

@@ -18,7 +18,7 @@ from portico.execution.json_stream import lines, weight
 from portico.execution.reading import fitting
 from portico.execution.results import Kind, ResultStore, Stored
 from portico.execution.sampling import Sampler
-from portico.execution.summary import HEADER_TOKENS, Facts, Way, cached, header, text_facts
+from portico.execution.summary import HEADER_TOKENS, Facts, Way, cached, header, one_line, text_facts
 from portico.storage.result_files import TooLarge
 from portico.upstream.backend import Raw
 
@@ -239,7 +239,7 @@ def _link(stored: Stored) -> Raw:
         "type": "resource_link",
         "uri": stored.uri,
         "name": f"result-{stored.id[:8]}",
-        "description": f"The whole result of {stored.tool}.",
+        "description": f"The whole result of {one_line(stored.tool)}.",
         "mimeType": stored.mime or "application/octet-stream",
         "size": stored.size,
     }

@@ -16,7 +16,7 @@ from portico.execution.json_stream import decoded, parts, weight
 from portico.execution.learned import MAX_CHARS, value_of
 from portico.execution.sampling import Sampler
 from portico.execution.shape import described, infer, sampled
-from portico.execution.summary import size_text
+from portico.execution.summary import one_line, size_text
 from portico.upstream.backend import Raw
 
 SHAPE_TOKENS = 600
@@ -51,8 +51,8 @@ def described_result(address: str, result: Raw, count: Callable[[str], int]) -> 
     value = _sample(result)
     content = result.get("content")
     blocks: list[Any] = content if isinstance(content, list) else []
-    kinds = sorted({str(block.get("type"))[:20] for block in blocks if isinstance(block, dict)})[:8]
-    first = f"{address[:120]} answers with {size_text(weight(result, 2**40))}"
+    kinds = sorted({one_line(str(block.get("type")))[:20] for block in blocks if isinstance(block, dict)})[:8]
+    first = f"{one_line(address)[:120]} answers with {size_text(weight(result, 2**40))}"
     first += f" ({len(blocks)} blocks: {', '.join(kinds)})" if len(blocks) > 1 or kinds not in ([], ["text"]) else ""
     if value is None:
         return f"{first}."

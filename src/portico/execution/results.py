@@ -6,6 +6,7 @@ goes, first the oldest of whoever holds most.
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -50,7 +51,7 @@ def owner_of(caller: Caller) -> str:
 
 
 class ResultStore:
-    """Keeps bodies, and finds them again for whoever they belong to. One event loop's own."""
+    """Keeps bodies, and finds them again for whoever they belong to. One event loop's own, but for the sweep."""
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class ResultStore:
         self._stored: dict[str, Stored] = {}
         """In the order they came."""
         self._held = 0
+        self._lock = threading.Lock()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def __len__(self) -> int:
@@ -98,8 +100,9 @@ class ResultStore:
             writing.add_done_callback(lambda done: self._abandoned(name, done))
             raise
         stored = Stored(name, owner_of(caller), tool, kind, size, expires, mime)
-        self._stored[name] = stored
-        self._held += size
+        with self._lock:
+            self._stored[name] = stored
+            self._held += size
         self._make_room(stored)
         return stored
 
@@ -116,34 +119,42 @@ class ResultStore:
 
     def sweep(self) -> None:
         """Let go of what is over its time. Blocks on the disk for a moment; for start and housekeeping."""
-        now = self._clock()
-        for stored in [one for one in self._stored.values() if one.expires <= now]:
-            self.drop(stored)
+        self._expire()
         self.files.sweep()
 
     def drop(self, stored: Stored) -> None:
         """Let go of one."""
-        if self._stored.pop(stored.id, None) is not None:
+        with self._lock:
+            if self._stored.pop(stored.id, None) is None:
+                return
             self._held -= stored.size
-            self.files.delete(stored.id)
+        self.files.delete(stored.id)
 
     def close(self) -> None:
         """Let go of everything."""
-        for stored in list(self._stored.values()):
+        for stored in self._all():
             self.drop(stored)
         self.files.close()
 
     def _make_room(self, newest: Stored) -> None:
-        now = self._clock()
-        for stored in [one for one in self._stored.values() if one.expires <= now]:
-            self.drop(stored)
-        while self._held > self._total_bytes:
+        self._expire()
+        while self._held > self._total_bytes and (others := [one for one in self._all() if one is not newest]):
             held: dict[str, int] = {}
-            for one in self._stored.values():
+            for one in (*others, newest):
                 held[one.owner] = held.get(one.owner, 0) + one.size
             most = max(held, key=lambda owner: held[owner])
-            theirs = [one for one in self._stored.values() if one.owner == most and one is not newest]
-            self.drop(theirs[0] if theirs else next(one for one in self._stored.values() if one is not newest))
+            self.drop(next((one for one in others if one.owner == most), others[0]))
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for stored in self._all():
+            if stored.expires <= now:
+                self.drop(stored)
+
+    def _all(self) -> list[Stored]:
+        """A copy, for the sweep in its thread and for the loop beside it."""
+        with self._lock:
+            return list(self._stored.values())
 
     def _abandoned(self, name: str, writing: asyncio.Task[int]) -> None:
         if not writing.cancelled():

@@ -229,7 +229,7 @@ def _range(span: Span) -> str:
 def _name(name: str) -> str:
     plain = shown(name)
     plain = plain if len(plain) <= 40 else plain[:39] + "…"
-    return plain if plain.replace("_", "a").isalnum() and plain.isascii() else f'"{plain}"'
+    return plain if plain.replace("_", "a").isalnum() and plain.isascii() else literal(plain)
 
 
 def _scalar(value: Any) -> str:

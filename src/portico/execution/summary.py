@@ -145,7 +145,7 @@ def _hits(text: str, wanted: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 
 def _what(facts: Facts, way: Way | None) -> str:
-    kinds = {"json": "of JSON", "text": f"of text in {facts.lines:,} lines", "blob": f"of {shown(facts.mime)[:60]}"}
+    kinds = {"json": "of JSON", "text": f"of text in {facts.lines:,} lines", "blob": f"of {one_line(facts.mime)[:60]}"}
     failed = " (it says this is an error)" if facts.failed else ""
     amount = f"{size_text(facts.size)} {kinds[facts.kind]}, about {_about(facts.tokens)} tokens"
     large = f"{_named(facts)} answered{failed} with {amount}"
@@ -155,7 +155,7 @@ def _what(facts: Facts, way: Way | None) -> str:
 
 
 def _named(facts: Facts) -> str:
-    tool = shown(facts.tool)
+    tool = one_line(facts.tool)
     longest = 90 if tool.isascii() else 30
     return tool if len(tool) <= longest else f"{tool[: longest - 1]}…"
 
@@ -177,10 +177,10 @@ def _body(facts: Facts, count: Count) -> Iterator[str]:
         yield "Shape: " + described(infer(facts.sample), _SHAPE_TOKENS, lambda text: _cautious(text, count))
         yield from _table(facts.sample)
     elif facts.kind == "text":
-        yield "Begins: " + _one_line(facts.head)
-        yield "Ends: " + _one_line(facts.tail)
+        yield "Begins: " + one_line(facts.head)
+        yield "Ends: " + one_line(facts.tail)
         for line in facts.matches:
-            yield "Matches: " + _one_line(line)
+            yield "Matches: " + one_line(line)
 
 
 def _table(sample: Any) -> Iterator[str]:
@@ -237,7 +237,7 @@ def _example(sample: Any) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, str):
-        text = _one_line(value[: _CELL * 2]).replace("|", "¦")
+        text = one_line(value[: _CELL * 2]).replace("|", "¦")
     elif isinstance(value, dict):
         return f"{{{total(value)}}}"
     elif isinstance(value, list):
@@ -247,7 +247,8 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A stranger's text where it must not make lines of its own."""
     return " ".join(shown(text).split())
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from portico.events import Bus, Event, Shown, ToolCalled
 from portico.observability.ledger import Ledger
 from portico.observability.usage import Usage
-from portico.storage.record import Record, RecordUnavailable
+from portico.storage.record import Record, RecordUnavailable, RecordUncertain
 from portico.storage.rows import Retention
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ READ_EVERY_S = 60.0
 """How often what other gateways wrote is read."""
 PRUNE_EVERY_S = 3_600.0
 RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
-END_PATIENCE_S = 5.0
+END_PATIENCE_S = 3.0
 """How long the last write may take."""
 
 
@@ -52,6 +52,8 @@ class Keeper:
         self._chores = chores
         self._clock = clock
         self._stirred = asyncio.Event()
+        self._needed = asyncio.Event()
+        """The record is to be opened without delay."""
         self._ending = asyncio.Event()
         self._tried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -60,13 +62,13 @@ class Keeper:
         self._end = bus.subscribe(self._hear, ToolCalled, Shown)
 
     def start(self, after_s: float = 0.0) -> None:
-        """Begin; answers at once. The record is opened so much later, or when something happens."""
+        """Begin; answers at once. The record is opened so much later, or when a tool is called."""
         self._task = asyncio.create_task(self._keep(after_s), name="keep what happened")
 
     async def loaded(self) -> None:
         """Wait until what is on record is known, or cannot be."""
         if self._task is not None:
-            self._stirred.set()
+            self._needed.set()
             await self._tried.wait()
 
     async def flush(self, patience_s: float = COUNT_PATIENCE_S) -> None:
@@ -74,7 +76,11 @@ class Keeper:
         # Calls are taken last: those heard while answers are counted are written too.
         async with self._ledger.handing_over(patience_s) as rows, self._usage.handing_over() as heard:
             if rows or not heard.empty:
-                await self._record.add_use(heard.call_rows(), heard.daily_rows(), rows)
+                try:
+                    await self._record.add_use(heard.call_rows(), heard.daily_rows(), rows)
+                except RecordUncertain as error:
+                    # It counts as written: to miss half a second of use once is better than to count it twice.
+                    logger.warning("whether what was used last is recorded is not known: %s", error.message)
 
     async def reread(self) -> None:
         """Read all of the record anew: somebody says that it changed."""
@@ -88,12 +94,13 @@ class Keeper:
             await self._ledger.forget()
         return rows
 
-    async def close(self) -> None:
-        """Hear no more and write what waits, but not for long."""
+    async def close(self) -> bool:
+        """Hear no more and write what waits, but not for long; whether the record answered in time."""
+        late: set[asyncio.Task[None]] = set()
         for end in (self._usage.end, self._ledger.end, self._end):
             end()
-        self._ending.set()
-        self._stirred.set()
+        for event in (self._ending, self._needed, self._stirred):
+            event.set()
         if self._task is None and (self._usage.waiting or self._ledger.waiting):
             self.start()  # a command that made one call and ends
         if self._task is not None:
@@ -103,12 +110,16 @@ class Keeper:
                 self._task.cancel()
                 await asyncio.wait(late)
         await self._ledger.stop_counting()
+        return not late
 
-    def _hear(self, _: Event) -> None:
+    def _hear(self, event: Event) -> None:
         self._stirred.set()
+        # Not for a listing: that is how a client begins, and what speaks SQL takes long to load.
+        if isinstance(event, ToolCalled):
+            self._needed.set()
 
     async def _keep(self, after_s: float) -> None:
-        await self._stir(after_s)
+        await _within(after_s, self._needed)
         while not self._ending.is_set() and not await self._attempt(self._open):
             await self._tend()
             self._tried.set()
@@ -119,7 +130,7 @@ class Keeper:
         # Pruned on the first round: a gateway that never runs for an hour would else never do it.
         read_at, pruned_at = time.monotonic(), -math.inf
         while not self._ending.is_set():
-            if await self._stir(READ_EVERY_S):
+            if await _within(READ_EVERY_S, self._stirred):
                 await self._write()
             if self._ending.is_set():
                 break
@@ -182,13 +193,13 @@ class Keeper:
         self._complained, self._retry_s = False, RETRY_S
         return True
 
-    async def _stir(self, seconds: float) -> bool:
-        """Wait until something happens, but not longer; whether it did."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), seconds)
-        return self._stirred.is_set()
-
     async def _rest(self, seconds: float) -> None:
         """Wait, but not beyond the end."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ending.wait(), seconds)
+        await _within(seconds, self._ending)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for it, but not longer; whether it came."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()

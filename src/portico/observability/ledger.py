@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from portico.access import Caller
 from portico.events import Bus, Event, Shown
@@ -221,8 +222,9 @@ class Ledger:
             self._counting = None
 
     def _charge_listings(self) -> None:
+        listing_cost = cache(self._listing_cost)  # which goes through every tool, and many sessions may ask
         for account in (*self._accounts.values(), *self._unwritten.values()):
-            if account.lists and (cost := self._listing_cost(account.profile)):
+            if account.lists and (cost := listing_cost(account.profile)):
                 account.lists = False
                 if cost > account.listing:
                     self._since = _sum(self._since, LedgerTotal(listing=cost - account.listing))

@@ -1,6 +1,6 @@
 """Scores to places: the best of many, in one order that never depends on how they were stored."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ _GROUPED = 256
 """First places within which twins are looked for: it takes comparing each with each."""
 _SPARE = 24
 """Places looked at beyond those asked for, because twins give theirs up."""
+_REACH = 24
+"""A twin stands at most so many ranks behind the last of its group: whoever shows a place knows all who share it."""
 
 
 def leaders(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
@@ -67,6 +69,13 @@ def grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Coll
     return found
 
 
+def ranks_to_know(ranked: Sequence[int], grouped: Mapping[int, Sequence[int]], page: Sequence[int]) -> int:
+    """How many ranks to look at, so that nobody beyond them can belong to a place of this page."""
+    ranks = {slot: rank for rank, slot in enumerate(ranked)}
+    last = max((ranks[slot] for leader in page for slot in (leader, *grouped[leader])), default=-1)
+    return min(last + _REACH + 1, _GROUPED)
+
+
 def _grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Collection[str]) -> dict[int, list[int]]:
     alike = vectors.among(ranked) if len(vectors.rows) else np.zeros((len(ranked), len(ranked)), dtype=np.float32)
     names, copies, groups = roster.name_keys[list(ranked)], roster.copy_keys[list(ranked)], roster.groups
@@ -74,11 +83,14 @@ def _grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Col
     twins = (alike >= TWINS) | (same_name & (alike >= TWINS_OF_ONE_NAME))
     twins |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
     found: dict[int, list[int]] = {}
+    last: dict[int, int] = {}
+    """The rank of each group's last member."""
     for place, slot in enumerate(ranked):
         if groups[slot] in named:
-            found[slot] = []
+            found[slot], last[slot] = [], place
             continue
-        candidates = (at for at in np.flatnonzero(twins[place, :place]).tolist() if ranked[at] in found)
+        before = np.flatnonzero(twins[place, :place]).tolist()
+        candidates = (at for at in before if ranked[at] in found and place - last[ranked[at]] <= _REACH)
         first = next(
             (
                 ranked[at]
@@ -91,6 +103,7 @@ def _grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Col
             found[slot] = []
         else:
             found[first].append(slot)
+        last[slot if first is None else first] = place
     return found
 
 

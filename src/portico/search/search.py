@@ -19,7 +19,7 @@ from portico.search.lexical.bm25f import Scores
 from portico.search.lexical.postings import Postings
 from portico.search.lexical.query import read_query
 from portico.search.lexical.tokens import squash, words
-from portico.search.ranking import grouped, in_turn, leaders, with_spare
+from portico.search.ranking import grouped, in_turn, leaders, ranks_to_know, with_spare
 from portico.search.roster import Mask, Roster, name_key
 from portico.search.verdict import UNSURE, WEAK, WEAK_BY_WORDS, confidence
 
@@ -174,12 +174,15 @@ def rank(asked: Asked, limit: int, offset: int) -> Ranking:
     roster = asked.roster
     wanted = max(1, offset + limit)
     looked = with_spare(wanted)
-    ranked = asked.leading(looked)
-    while len(twins := grouped(ranked, asked.vectors, roster, asked.named)) < wanted and len(ranked) == looked:
-        looked *= 2
+    while True:
         ranked = asked.leading(looked)
-    places = list(twins)
-    page = places[offset : offset + max(0, limit)]
+        twins = grouped(ranked, asked.vectors, roster, asked.named)
+        places = list(twins)
+        page = places[offset : offset + max(0, limit)]
+        enough = ranks_to_know(ranked, twins, page) if len(places) >= wanted else 2 * looked
+        if len(ranked) < looked or enough <= looked:
+            break
+        looked = enough
     best, cut = asked.verdict(places[:_JUDGED])
     return Ranking(
         tuple(asked.hits(page, twins)),

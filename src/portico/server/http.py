@@ -145,15 +145,14 @@ Refuse = Callable[[int, str, str, Mapping[str, str]], Response]
 
 
 def _plainly(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
-    return JSONResponse({"error": wrong, **({"advice": advice} if advice else {})}, status, headers)
+    return JSONResponse({"error": wrong, "advice": advice}, status, headers)
 
 
 def _problem(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
     """The same as the API refuses (RFC 9457)."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": wrong}
     around = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Authorization", **headers}
-    told = {**body, **({"advice": advice} if advice else {})}
-    return JSONResponse(told, status, around, "application/problem+json")
+    return JSONResponse({**body, "advice": advice}, status, around, "application/problem+json")
 
 
 class _SideDoor(BaseRoute):
@@ -201,7 +200,8 @@ class _Guarded:
         # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if (status := _misaddressed(scope["headers"])) is not None:
-            refused = self._refuse(status, "Host or Origin is given twice, or has no port number", "", {})
+            wrong = "Host or Origin is given twice, or what follows its colon is no port"
+            refused = self._refuse(status, wrong, "Send each once, as in http://127.0.0.1:8420.", {})
             await refused(scope, receive, send)
             return
         if self._expected is not None:

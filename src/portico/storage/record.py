@@ -26,13 +26,13 @@ from portico.storage.rows import (
 )
 from portico.storage.sql.address import Postgres, Sqlite, is_postgres, read_address
 from portico.storage.sql.files import prepare, set_aside
-from portico.storage.sql.trouble import RecordBroken, RecordUnavailable, RecordUnreachable
+from portico.storage.sql.trouble import RecordBroken, RecordUnavailable, RecordUncertain, RecordUnreachable
 
 if TYPE_CHECKING:
     from portico.storage.sql.database import Database, Work
     from portico.storage.sql.news import Stamps
 
-__all__ = ["Record", "RecordUnavailable"]
+__all__ = ["Record", "RecordUnavailable", "RecordUncertain"]
 
 logger = logging.getLogger(__name__)
 

@@ -127,6 +127,12 @@ class Upstream:
             self._busy -= 1
             self._last_used = time.monotonic()
 
+    async def woken(self, session: str = SHARED) -> None:
+        """Start it if it is not up, so that a request from here on takes no longer than its answer."""
+        key = session if self.isolated else SHARED
+        if key not in self._live:
+            await self._connect(key)
+
     async def notify(self, method: str, params: Raw | None = None, session: str = SHARED) -> None:
         """Tell the server, if it is up."""
         connection = self._live.get(session if self.isolated else SHARED)

@@ -1,6 +1,7 @@
 """Transactions: any number of readers, one writer at a time, and every error as advice."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -9,12 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from portico.storage.sql.address import Postgres, Sqlite
 from portico.storage.sql.engine import WRITES, postgres_engine, sqlite_engine
-from portico.storage.sql.trouble import explained, is_passing, sqlstate
+from portico.storage.sql.trouble import RecordUncertain, explained, is_busy, is_lost, is_passing, sqlstate
 
 Answer = TypeVar("Answer")
 Work = Callable[[AsyncConnection], Awaitable[Answer]]
 
 _ATTEMPTS = 3
+_BUSY_S = 15.0
+"""Longer than another process holds SQLite's write lock, a large catalog included."""
 
 
 class Database:
@@ -44,8 +47,9 @@ class Database:
         await self._engine.dispose()
 
     async def _attempt(self, work: Work[Answer], *, writes: bool) -> Answer:
-        for attempt in range(1, _ATTEMPTS + 1):
-            committing = False
+        attempts, patience = 0, time.monotonic() + _BUSY_S
+        while True:
+            attempts, committing = attempts + 1, False
             try:
                 async with self._engine.connect() as db:
                     await db.execution_options(**{WRITES: writes})
@@ -57,10 +61,12 @@ class Database:
             except Exception as error:
                 if not _is_the_databases(error):
                     raise
-                # Whether a commit that was cut off happened, nobody knows: to add twice is worse than to say so.
-                if committing or attempt == _ATTEMPTS or not is_passing(error):
-                    raise explained(error, self.address) from error
-        raise AssertionError("unreachable")
+                again = time.monotonic() < patience if is_busy(error) else attempts < _ATTEMPTS and is_passing(error)
+                problem = explained(error, self.address)
+                if committing and is_lost(error):
+                    raise RecordUncertain(problem.message, advice=problem.advice) from error
+                if committing or not again:
+                    raise problem from error
 
 
 def _is_the_databases(error: Exception) -> bool:

@@ -1,6 +1,7 @@
 """Connections to either database, as SQLAlchemy wants them."""
 
 import contextlib
+import functools
 import sqlite3
 from typing import Any
 
@@ -16,8 +17,10 @@ WRITES = "portico_writes"
 """The execution option of a transaction that will write."""
 _CONNECT_S = 10
 _COMMAND_S = 120
-_BUSY_MS = 15_000
-"""Longer than another process holds a write lock, a large catalog included."""
+_GOODBYE_S = 0.3
+"""How long a connection that is closed waits for PostgreSQL to agree: one that has fallen silent never does."""
+_BUSY_S = 1.0
+"""How long SQLite itself waits for a lock: a thread that waits cannot be called off, so `database` asks again."""
 
 
 async def connect_postgres(address: Postgres) -> Any:
@@ -25,7 +28,9 @@ async def connect_postgres(address: Postgres) -> Any:
     import asyncpg
 
     try:
-        return await asyncpg.connect(address.dsn, timeout=_CONNECT_S, command_timeout=_COMMAND_S)
+        return await asyncpg.connect(
+            address.dsn, timeout=_CONNECT_S, command_timeout=_COMMAND_S, connection_class=_connection_class()
+        )
     except ValueError as error:
         if isinstance(error, asyncpg.InterfaceError):
             raise
@@ -34,6 +39,21 @@ async def connect_postgres(address: Postgres) -> Any:
             f"PostgreSQL ({address.shown}) cannot be used: a part of its address is not understood.",
             advice="Look at what stands after ? in `database_url`, and at the environment variables PGPORT and PGSSL….",
         ) from None
+
+
+@functools.cache
+def _connection_class() -> type[Any]:
+    """Made late, because the driver is loaded late."""
+    import asyncpg
+
+    class Connection(asyncpg.Connection):
+        """A connection whose end is not waited for."""
+
+        async def close(self, *, timeout: float | None = None) -> None:
+            with contextlib.suppress(TimeoutError):
+                await super().close(timeout=min(timeout or _GOODBYE_S, _GOODBYE_S))
+
+    return Connection
 
 
 def postgres_engine(address: Postgres) -> AsyncEngine:
@@ -58,7 +78,7 @@ def sqlite_engine(address: Sqlite) -> AsyncEngine:
         pool_size=1 if in_memory else 3,
         max_overflow=0,
         # Transactions are begun below: the driver would begin them late, and as readers that cannot become writers.
-        connect_args={"isolation_level": None, "timeout": _BUSY_MS / 1_000},
+        connect_args={"isolation_level": None, "timeout": _BUSY_S},
         hide_parameters=True,
     )
     event.listen(engine.sync_engine, "connect", _prepare)

@@ -28,7 +28,7 @@ async def listen(
 ) -> None:
     """Report news until cancelled. `missed` says what was told before the first connection listened."""
     pause = _FIRST_PAUSE_S
-    lost = False
+    lost = complained = False
     while True:
         try:
             async with _listening(address, heard, origin) as (connection, ended):
@@ -36,12 +36,15 @@ async def listen(
                 told, lost = [News(kind) for kind in KINDS] if lost else None, True
                 for news in told or await missed():
                     heard(news)
-                pause = _FIRST_PAUSE_S
+                if complained:
+                    logger.warning("other gateways are heard again")
+                pause, complained = _FIRST_PAUSE_S, False
                 await _stay(connection, ended)
-        except RecordUnavailable as error:
-            logger.warning("%s Trying again.", error.message)
-        except _TROUBLE as error:
-            logger.warning("%s Trying again.", explained(error, address).message)
+        except (RecordUnavailable, *_TROUBLE) as error:
+            if not complained:
+                reason = error if isinstance(error, RecordUnavailable) else explained(error, address)
+                logger.warning("other gateways are not heard for now: %s", reason.message)
+            complained = True
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
@@ -64,7 +67,7 @@ async def _listening(
         yield connection, ended
     finally:
         with contextlib.suppress(*_TROUBLE):
-            await connection.close(timeout=2)
+            await connection.close()
 
 
 async def _stay(connection: Any, ended: asyncio.Event) -> None:

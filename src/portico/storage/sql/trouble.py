@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 300
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_UNREACHABLE = frozenset(
-    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_IOERR}
-)
+_UNREACHABLE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH})
+"""Without SQLITE_IOERR: that is what a full disk says while the file is opened, and there may be room again."""
+_HELD = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _PASSING = frozenset({"40001", "40P01", "0A000"})
 """Serialization failure, deadlock, and a statement that was prepared before a migration."""
 _ADVICE = {
@@ -47,6 +47,10 @@ class RecordUnreachable(RecordUnavailable):
     """The file of the record cannot be opened or written."""
 
 
+class RecordUncertain(RecordUnavailable):
+    """The connection was lost while a change was made final: whether it was, nobody knows."""
+
+
 def sqlstate(error: BaseException) -> str:
     """PostgreSQL's code for what happened; empty where it has none."""
     native = _native(error)
@@ -55,7 +59,18 @@ def sqlstate(error: BaseException) -> str:
 
 def is_passing(error: BaseException) -> bool:
     """Whether the same transaction may well succeed when it is tried again."""
-    return sqlstate(error) in _PASSING or bool(getattr(error, "connection_invalidated", False))
+    return sqlstate(error) in _PASSING or is_lost(error)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection is gone."""
+    return bool(getattr(error, "connection_invalidated", False))
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another program holds the file, which seldom takes long."""
+    native = _native(error)
+    return isinstance(native, sqlite3.Error) and _code(native) in _HELD
 
 
 def explained(error: BaseException, address: "Postgres | Sqlite") -> RecordUnavailable:
@@ -77,14 +92,18 @@ def explained(error: BaseException, address: "Postgres | Sqlite") -> RecordUnava
 
 
 def _of_sqlite(error: sqlite3.Error, message: str) -> RecordUnavailable:
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    code = _code(error)
     if code in _BROKEN:
         return RecordBroken(message, advice="It is set aside and begun anew.")
     if code in _UNREACHABLE:
         return RecordUnreachable(message, advice="See that its folder exists and may be written, or set `data_dir`.")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if code in _HELD:
         return RecordUnavailable(message, advice="Another program holds the file; end it, or try again.")
     return RecordUnavailable(message, advice="See that its disk has room and that the file is Portico's.")
+
+
+def _code(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def _native(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""Lists in pages that fit their tokens: whatever is cut off begins the next page. Pure."""
+"""As much as fits the tokens: a page of a list, what is cut off beginning the next; or a thing and its parts. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,16 @@ from urllib.parse import quote, urlencode
 from portico.disclosure.budget import pack
 from portico.disclosure.cards import Card
 from portico.disclosure.lines import room
+from portico.disclosure.tokens import count
 from portico.errors import StaleCursor
 from portico.upstream import jsontext
 
 T = TypeVar("T")
+
+EVERYTHING = 100_000
+"""Asked for so many tokens, nothing is left out, whatever its size."""
+_CHARACTERS_A_TOKEN = 16
+"""No text has more: what is longer need not be counted to be too long."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def paged(
     wanted = items[place.start : place.start + place.size]
     body: Card = {**head, key: [], "pagination": pages(place, len(items))}
     longest = {**body, "left_out": place.size, "next": listing.after(place, place.size), "version": listing.version}
-    body[key] = fitting(map(card, wanted), room(place.max_tokens, jsontext.dumps(longest).decode()))
+    body[key] = fitting(map(card, wanted), room(place.max_tokens, text_of(longest)))
     return continued(body, place, listing, len(body[key]), len(wanted), place.start + len(body[key]) < len(items))
 
 
@@ -96,9 +102,41 @@ def fitting(cards: Iterable[Card], tokens: int) -> list[Card]:
     def texts() -> Iterable[str]:
         for card in cards:
             made.append(card)
-            yield jsontext.dumps(card).decode()
+            yield text_of(card)
 
     return made[: len(pack(texts(), tokens).texts)]
+
+
+def fitted(always: Mapping[str, Any], parts: Mapping[str, Any], tokens: int, where: str) -> Card:
+    """`always`, and the parts in order of need as long as they fit; the others are named, with where they are."""
+    there = {key: value for key, value in parts.items() if value not in ("", None, [], {})}
+    if tokens >= EVERYTHING:
+        return {**always, **there}
+    costs = {key: _cost(key, value, tokens) for key, value in there.items()}
+    left = room(tokens, text_of(always))
+    if sum(costs.values()) <= left:
+        return {**always, **there}
+    kept, out = _split(costs, left - count(text_of({"left_out": list(there), "whole": where})))
+    return {**always, **{key: there[key] for key in kept}, "left_out": out, "whole": where}
+
+
+def _split(costs: Mapping[str, int], left: int) -> tuple[Sequence[str], list[str]]:
+    kept: list[str] = []
+    for key, cost in costs.items():
+        if cost <= left:
+            kept.append(key)
+            left -= cost
+    return kept, [key for key in costs if key not in kept]
+
+
+def _cost(key: str, value: Any, tokens: int) -> int:
+    text = text_of({key: value})
+    return count(text) if len(text) <= tokens * _CHARACTERS_A_TOKEN else tokens
+
+
+def text_of(value: Any) -> str:
+    """A value as it is on the wire, to be counted."""
+    return jsontext.dumps(value).decode()
 
 
 def segment(text: str) -> str:
