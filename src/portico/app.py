@@ -59,6 +59,8 @@ ENCODER_AFTER_S = 2.0
 """How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
 RECORD_AFTER_S = 1.0
 """How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
+ADOPTION_S = 3.0
+"""How long servers nothing is known of wait for what other gateways know of them."""
 GATE_PATIENCE_S = 5.0
 """How long a start counts against `limits.start_concurrency`."""
 MANIFEST_FILE = "manifest.sqlite3"
@@ -151,7 +153,9 @@ class Gateway:
         keep = Retention(**self.config.usage.model_dump())
         usage = Usage(self.record, self.bus, keep)
         ledger = Ledger(self.record, self.bus, self._listing_cost, count=count)
-        insight = Insight(usage, Standings(usage, self.record, origin=origin), ledger, self._shapes)
+        insight = Insight(
+            usage, Standings(usage, self.record, origin=origin, kept=keep.daily_days > 0), ledger, self._shapes
+        )
         return insight, Keeper(self.record, self.bus, usage, ledger, keep, chores=(self._tend_standings,))
 
     def _add(
@@ -178,7 +182,7 @@ class Gateway:
         for chore in (self._keep_house(), self._read_encoder(), self._counting.run(), self._share()):
             self._begin(chore)
         self._keeper.start(RECORD_AFTER_S)
-        self._warming = asyncio.create_task(self._warm(self._to_start()), name="start servers")
+        self._warming = asyncio.create_task(self._start_servers(), name="start servers")
         return self
 
     async def __aexit__(
@@ -286,6 +290,13 @@ class Gateway:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
         await self._warm(list(servers if servers is not None else self.upstreams), heard)
 
+    async def _start_servers(self) -> None:
+        if self.record.shared and any(upstream.state == "configured" for upstream in self.upstreams.values()):
+            # Another gateway may have listed them: then they need not be started to be known.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._sharing.caught_up.wait(), ADOPTION_S)
+        await self._warm(self._to_start())
+
     def _to_start(self) -> list[str]:
         """Servers to start with the gateway: those that want it, and those nothing is known of."""
         return [
@@ -356,7 +367,7 @@ class Gateway:
             await self.insight.standings.load()
 
     async def _share(self) -> None:
-        await asyncio.sleep(RECORD_AFTER_S)
+        await asyncio.sleep(0 if self.record.shared else RECORD_AFTER_S)
         await self._sharing.run()
 
     def _adopted(self, server: str) -> None:

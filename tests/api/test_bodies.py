@@ -5,6 +5,7 @@ import pytest
 from portico.api.bodies import Bodies, has_it
 from portico.errors import BackendUnavailable
 from portico.testing import FakeBackend
+from portico.upstream.supervisor import State
 from tests.api.serving import V1, backend, many, side_door
 
 
@@ -144,9 +145,14 @@ async def test_a_head_has_what_the_get_has_but_its_body():
             assert (head.status_code, dict(head.headers)) == (get.status_code, dict(get.headers))
 
 
-async def test_no_tier_is_to_be_kept_while_a_server_has_not_been_listed():
+async def test_no_tier_is_to_be_kept_while_a_server_is_on_its_first_start():
     gone = FakeBackend()
     gone.refuses = BackendUnavailable("it is not there")
     async with side_door({"git": backend(*many("git", 3)), "gone": gone}) as side:
-        for path in ("hot", "categories"):
-            assert (await side.http.get(f"{V1}/tools/{path}")).headers["cache-control"] == "private, no-cache"
+        states: dict[State, bool] = {"starting": False, "down": True}
+        for state, kept in states.items():
+            side.gateway.upstreams["gone"].mark(state)
+            for path in ("hot", "categories"):
+                control = (await side.http.get(f"{V1}/tools/{path}")).headers["cache-control"]
+                assert ("max-age" in control) is kept
+                assert ("no-cache" in control) is not kept

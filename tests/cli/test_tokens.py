@@ -206,3 +206,9 @@ def test_on_a_narrow_terminal_figures_are_laid_out(home: Home) -> None:
     assert code == 0
     assert "\x1b[" in shown
     assert "calculator" in shown
+
+
+def test_so_few_tools_that_listing_them_is_cheaper_are_said_to_be_so(home: Home) -> None:
+    few = {"functions": "portico.demo.colors", "tools": {"allow": ["mix_colors"]}}
+    home.write({"servers": {"colors": few}})
+    assert "exposure full is for them" in home.run("tokens").out

@@ -340,6 +340,129 @@ async def test_grep_in_text_shows_the_lines_around(house: House):
     assert "1503-line 1502 has" in told
 
 
+async def test_every_match_in_a_result_of_one_line_is_shown_and_counted(house: House):
+    rows = repr([{"id": n, "name": f"Person {n}", "age": 20 + n % 50} for n in range(2_800)])
+    uri = link(await house.fit(text_result(rows)))["uri"]
+    first = await house.read(uri, grep="'age': 42")
+    assert re.match(r"\[56 matches in 1 line from here on, \d+ of them shown: \"'age': 42\", each at line@", first), (
+        first
+    )
+    every = await house.read_all(uri, grep="'age': 42")
+    assert re.findall(r"'id': (\d+)[^{}]*'age': 42}", every) == [str(n) for n in range(22, 2_800, 50)]
+    assert (await house.read(uri, grep="'id': 2222,")).startswith("[1 match in 1 line: ")
+
+
+async def test_one_line_that_matches_is_said_to_be_one(house: House):
+    uri = link(await house.fit(text_result(words(2_000))))["uri"]
+    assert (await house.read(uri, grep="line 1500 ")).startswith("[1 line matches 'line 1500 ', as plain text, to line")
+
+
+# Text that came as the one field of structured content
+
+
+LOG = "".join(f"{'ERROR' if n % 50 == 7 else 'INFO'} {n} something happened\n" for n in range(2_000))
+
+
+def wrapped(text: str, field: str = "content", *, beside: str | None = None) -> Raw:
+    return {**text_result(text if beside is None else beside), "structuredContent": {field: text}}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        wrapped(LOG),
+        wrapped(LOG, "result"),
+        wrapped(LOG, "an odd; näme="),
+        wrapped(LOG, beside=json.dumps({"content": LOG})),
+        {"content": [], "structuredContent": {"content": LOG}},
+        {**text_result(""), "content": [{"type": "text", "text": one} for one in LOG.split("\n")],
+         "structuredContent": {"content": LOG}},
+    ],
+)  # fmt: skip
+async def test_text_in_the_one_field_of_structured_content_is_read_as_text(house: House, result: Raw):
+    (field,) = result["structuredContent"]
+    answer = await house.fit(result)
+    summary = texts(answer)[0]
+    stored = link(answer)
+    assert "of text in 2,000 lines" in summary
+    assert "the only field of the answer" in summary
+    assert count(summary) <= 500
+    assert stored["mimeType"] == "text/plain"
+    whole = (await house.reader.resource(ME, stored["uri"]))["contents"][0]
+    assert (whole["mimeType"], whole["text"]) == ("text/plain", LOG)
+    for path in ("", field if field.isalpha() else json.dumps(field), json.dumps(field)):
+        assert (await house.read_all(stored["uri"], path=path)).split("\n")[:-2] == LOG.split("\n")[:-1]
+        found = await house.read_all(stored["uri"], path=path, grep="ERROR")
+        assert len(re.findall(r"^\d+:ERROR", found, re.MULTILINE)) == 40
+    with pytest.raises(InvalidArguments, match="this result is text"):
+        await house.read(stored["uri"], path="other")
+
+
+async def test_what_is_said_beside_such_a_text_stays(house: House):
+    answer = await house.fit(wrapped(LOG, beside="read it all"))
+    assert texts(answer)[-1] == "read it all"
+    answer = await house.fit(wrapped(LOG, beside=words(2_000)))
+    links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
+    wholes = [(await house.reader.resource(ME, uri))["contents"][0]["text"] for uri in links]
+    assert wholes == [LOG, words(2_000)]
+
+
+async def test_a_short_field_beside_a_large_text_keeps_its_name(house: House):
+    answer = await house.fit({**text_result(words(2_000)), "structuredContent": {"status": "ok"}})
+    links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
+    wholes = [(await house.reader.resource(ME, uri))["contents"][0]["text"] for uri in links]
+    assert wholes == ['{"status":"ok"}\n', words(2_000)]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("field", ["content", "result", "my-file"])
+async def test_json_in_that_text_has_paths_with_and_without_the_field(house: House, field: str, indent: int | None):
+    orders = {"orders": issues(400), "next": None}
+    answer = await house.fit(wrapped(json.dumps(orders, indent=indent), field))
+    summary, uri = texts(answer)[0], link(answer)["uri"]
+    assert "{orders: [400 × {id: integer, title: string" in summary
+    assert "orders has 400 rows. Columns: id | title" in summary
+    assert count(summary) <= 500
+    name = field if field.isalpha() else json.dumps(field)
+    assert json.loads(await house.read(uri, path="orders[5]")) == issues(400)[5]
+    for path, found in (
+        ("orders[5].id", "5"),
+        ("orders[397:].id", "[397,398,399]"),
+        ("orders[?id > `398`].id", "[399]"),
+        ("orders | length(@)", "400"),
+        ("keys(@)", '["orders","next"]'),
+    ):
+        assert await house.read(uri, path=path) == found
+        assert await house.read(uri, path=f"{name} | {path}") == found
+        if "(" not in path:
+            assert await house.read(uri, path=f"{name}.{path}") == found
+    assert json.loads((await house.read_all(uri, path=name)).replace("\n", "")) == orders
+    assert "number 377" in await house.read(uri, path=name, grep="number 377")
+    assert (await house.read(uri, path=f"{name}.absent")).startswith("Nothing is at ")
+    assert (await house.read(uri, path="absent")).startswith(
+        "Nothing is at 'absent': null. The whole result is {orders:"
+    )
+
+
+async def test_the_inner_field_of_the_same_name_comes_first(house: House):
+    uri = link(await house.fit(wrapped(json.dumps({"content": issues(400), "more": 7}))))["uri"]
+    assert await house.read(uri, path="content[3].id") == "3"
+    assert await house.read(uri, path="content.content[3].id") == "3"
+    assert await house.read(uri, path="content.more") == "7"
+
+
+async def test_a_list_in_that_text_has_paths_too(house: House):
+    uri = link(await house.fit(wrapped(json.dumps(issues(400)), "result")))["uri"]
+    for path in (
+        "[7].title",
+        "result[7].title",
+        "result[*].title | [7]",
+        "[5:9].title | [2]",
+        "result[5:9].title | [2]",
+    ):
+        assert await house.read(uri, path=path) == '"Issue number 7"'
+
+
 # Sizes
 
 

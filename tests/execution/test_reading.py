@@ -1,5 +1,7 @@
 """Parts of a result: every character can be reached, and no expression costs more than its answer may."""
 
+import itertools
+import re
 import time
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from portico.disclosure.tokens import count
 from portico.errors import InvalidArguments
 from portico.execution import reading
-from portico.execution.reading import fitting, matcher, page, search
+from portico.execution.reading import LONG_LINE, fitting, matcher, page, search
 
 # Pages
 
@@ -93,9 +95,98 @@ def test_lines_around_a_match_are_shown():
 
 def test_of_a_long_line_what_is_around_the_match_is_shown():
     (line,) = grep("needle", ["x" * 50_000 + "needle" + "y" * 50_000])
+    assert line.startswith("1@50001:…xxx")
     assert "needle" in line
+    assert line.endswith("yyy…")
     assert len(line) < 500
-    assert "characters)" in line
+
+
+ROW_LINE = repr([{"id": n, "name": f"Person {n}", "age": 20 + n % 50} for n in range(5_000)])
+
+
+def test_each_match_in_a_long_line_is_shown_as_its_own_row():
+    found = search([ROW_LINE], matcher("'age': 42"), 0, 100_000, count)
+    rows = found.text.splitlines()
+    assert (found.matches, found.lines, found.excerpts, found.next) == (100, 1, 100, None)
+    assert rows[1].endswith(":…{'id': 72, 'name': 'Person 72', 'age': 42}…")
+    place = int(rows[1].partition(":")[0].partition("@")[2])
+    assert ROW_LINE[place - 1 :].startswith("'age': 42")
+
+
+def test_an_excerpt_ends_with_whole_words_where_there_are_no_rows():
+    (line,) = grep("needle", ["several words " * 100 + "needle " + "several words " * 100])
+    assert re.fullmatch(r"1@1401:…(several|words) .* needle .* (several|words)…", line)
+
+
+def test_what_does_not_fit_of_a_long_line_is_counted():
+    found = search(["nothing", ROW_LINE], matcher("'age': 42"), 0, 200, count)
+    assert 0 < found.matches < 100
+    assert found.matches + found.unshown == 100
+    assert found.all_counted
+    assert found.looked_at == 2
+
+
+@pytest.mark.parametrize(
+    "pattern", ["'age': 42", r"'age': 4[2]", r"(?<='age': )42\b", "'AGE'", r"\bage': 42}, {'id': 1"]
+)
+def test_going_on_inside_a_line_finds_every_match_once(pattern: str):
+    lines = ["before", ROW_LINE, "'age': 42 in a short line, 'age': 42", ROW_LINE.upper(), "after"]
+    flags = re.IGNORECASE if pattern == pattern.lower() else 0
+    wanted = [
+        f"{number}@{hit.start() + 1}" if len(line) > LONG_LINE else str(number)
+        for number, line in enumerate(lines, 1)
+        for hit in list(re.finditer(pattern, line, flags))[: None if len(line) > LONG_LINE else 1]
+    ]
+    assert wanted
+    assert every_place(lines, pattern, 300) == wanted
+
+
+def every_place(lines: list[str], pattern: str, tokens: int) -> list[str]:
+    """Where matches were shown, over all pages."""
+    places: list[str] = []
+    start = 0
+    for _ in range(10_000):
+        found = search(lines, matcher(pattern), start, tokens, count)
+        places += [line.partition(":")[0] for line in found.text.splitlines()]
+        if found.next is None:
+            return places
+        assert found.next > start
+        start = found.next
+    raise AssertionError("it never ends")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["ab", "aB", "İ", "b", "x" * 300, " ", "é"]), max_size=40), max_size=5),
+    st.integers(20, 200),
+    st.integers(1, 12),
+)
+def test_windows_and_pages_lose_no_match_and_repeat_none(pieces: list[list[str]], tokens: int, window: int):
+    lines = ["".join(some) for some in pieces]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_WINDOW", window)
+        places = every_place(lines, "ab", tokens)
+    assert places == [
+        f"{number}@{hit.start() + 1}" if len(line) > LONG_LINE else str(number)
+        for number, line in enumerate(lines, 1)
+        for hit in list(re.finditer("ab", line, re.IGNORECASE))[: None if len(line) > LONG_LINE else 1]
+    ]
+
+
+def test_when_time_is_up_inside_a_line_the_rest_can_be_had(monkeypatch: pytest.MonkeyPatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks) / 10)
+    for pattern in ("'age': 42", r"'age': 4[2]"):
+        found = search([ROW_LINE], matcher(pattern), 0, 100_000, count)
+        assert 0 < found.matches < 100
+        assert len(every_place([ROW_LINE], pattern, 100_000)) == 100
+        cut = search([ROW_LINE], matcher(pattern), 0, 100, count)
+        assert not cut.all_counted
+
+
+def test_matches_without_a_character_are_as_many_as_there_are_places():
+    line = "x" * (LONG_LINE + 1)
+    assert len(every_place([line], r"$|^", 500)) == 2
+    assert len(every_place([line, line], r"y*", 2_000)) == 2 * (len(line) + 1)
 
 
 @given(st.lists(st.sampled_from(["a match", "nothing", "another match", ""]), max_size=60), st.integers(5, 40))
@@ -136,7 +227,7 @@ def test_when_time_is_up_what_was_found_is_told_and_the_rest_can_be_had(monkeypa
     monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 10)
     found = search(["a match"] * 100, matcher("match"), 0, 10_000, count)
     assert 0 < found.matches < 100
-    assert found.next == found.matches
+    assert found.next == found.matches * len("a match\n")
 
 
 @pytest.mark.parametrize("pattern", ["(?R)x(", "(a(?1)?b)", "(?:foo){e<=2}", "(?&name)", "x" * 2_000])

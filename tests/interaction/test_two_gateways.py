@@ -102,22 +102,29 @@ async def test_what_one_gateway_lists_the_other_knows(tmp_path: Path, database: 
         assert "s.second" in str(told.content)
 
 
-async def test_a_gateway_that_comes_later_begins_with_what_the_others_know(tmp_path: Path, database: str) -> None:
+async def test_a_gateway_that_comes_later_begins_with_what_the_others_know(
+    tmp_path: Path, postgres: PostgresDatabase
+) -> None:
     offer = Offer(tmp_path)
-    async with running(offer.config("a", database)) as one:
-        offer.change("first", "second")
-        await one.refresh(["s"])
-    offer.change("not to be asked for")
-    config = offer.config("b", database)
-    async with running(config):
+    async with running(offer.config("a", postgres.url)):
         pass
-    # It knows the server from its first start; now it is started with an older listing than the record has.
+    offer.change("not to be asked for")
+    async with running(offer.config("b", postgres.url)) as late:
+        assert list(late.catalog.snapshot.tools) == ["s.first"]
+        assert late.upstreams["s"].state == "known"
+
+
+async def test_what_was_listed_elsewhere_since_is_known_after_a_start(tmp_path: Path, database: str) -> None:
+    offer = Offer(tmp_path)
+    for gateway in ("b", "a"):
+        async with running(offer.config(gateway, database)):
+            pass
     async with running(offer.config("a", database)) as one:
-        offer.change("third")
+        offer.change("second")
         await one.refresh(["s"])
-    async with Gateway(config) as late:
-        assert list(late.catalog.snapshot.tools) == ["s.not to be asked for"]
-        await until(late, lambda: list(late.catalog.snapshot.tools) == ["s.third"])
+    async with Gateway(offer.config("b", database)) as late:
+        assert list(late.catalog.snapshot.tools) == ["s.first"]
+        await until(late, lambda: list(late.catalog.snapshot.tools) == ["s.second"])
         assert late.upstreams["s"].state == "known"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from portico.app import Gateway
 from portico.config import Config
+from portico.demo import servers
 from portico.testing import Transport, connect, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake
@@ -64,6 +65,7 @@ import asyncio, sys
 from pathlib import Path
 from portico import app
 from portico.config import Config
+from portico.demo import servers
 from portico.testing import connect
 
 app.RECORD_AFTER_S = 60.0
@@ -79,3 +81,18 @@ asyncio.run(main())
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+async def test_where_use_is_off_nothing_of_it_is_on_record(tmp_path: Path) -> None:
+    config = Config.model_validate({"usage": False, "servers": servers(), "data_dir": tmp_path})
+    async with Gateway(config) as gateway, connect(gateway) as client:
+        await client.list_tools()
+        await client.call_tool("call_tool", {"name": "text.slugify", "arguments": {"text": "A"}})
+        assert gateway.insight.usage.statistics("text.slugify").calls == 1
+        await gateway.insight.standings.recompute()
+    async with Gateway(config) as later:
+        await later.recall()
+        assert later.insight.usage.statistics("text.slugify").calls == 0
+        assert later.insight.ledger.total.sessions == 0
+        assert later.insight.standings.computed_at == 0
+        assert await later.record.calls() == []

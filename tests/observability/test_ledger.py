@@ -59,11 +59,28 @@ async def test_a_listing_whose_cost_nobody_knows_yet_is_charged_when_somebody_do
     assert await soon(house.record.ledger_total()) == house.ledger.total == LedgerTotal(1, 700, 3, 1)
 
 
-async def test_a_session_that_never_listed_owes_no_listing():
+async def test_a_session_that_was_only_greeted_owes_no_listing():
     house = House()
     house.show("abc")
     await soon(house.ledger.flush())
     assert house.ledger.total == LedgerTotal(1, 0, 3, 1)
+
+
+async def test_a_session_that_knows_our_tools_from_earlier_would_have_needed_a_listing_as_well():
+    house = House()
+    for _ in range(3):
+        house.show("abc")
+    await soon(house.ledger.flush())
+    assert house.ledger.total == LedgerTotal(1, 9_000, 9, 3)
+
+
+async def test_of_requests_without_a_session_each_list_they_ask_for_counts():
+    house = House()
+    for listing in (True, False, True, False, False):
+        house.show("abc", ALONE, listing=listing)
+        await soon(house.ledger.flush())
+    assert house.ledger.total == LedgerTotal(1, 18_000, 15, 5)
+    assert await soon(house.record.ledger_total()) == house.ledger.total
 
 
 async def test_requests_without_a_session_are_one_until_their_client_is_silent_for_half_an_hour():
@@ -77,7 +94,7 @@ async def test_requests_without_a_session_are_one_until_their_client_is_silent_f
     house.now += 31 * 60
     house.show("abc", ALONE)
     await soon(house.ledger.flush())
-    assert house.ledger.total == LedgerTotal(4, 0, 18, 6)
+    assert house.ledger.total == LedgerTotal(4, 9_000, 18, 6)
     assert len({row.session for row in await soon(house.record.ledger_sessions())}) == 4
     account = house.ledger.session(ALONE)
     assert account is not None
@@ -152,7 +169,7 @@ async def test_more_than_can_wait_is_estimated_at_once(monkeypatch: pytest.Monke
         house.show("x" * 100)
     assert house.ledger.total.shown == 20 * 25
     await soon(house.ledger.flush())
-    assert house.ledger.total == LedgerTotal(1, 0, 20 * 25 + 10 * 100, 30)
+    assert house.ledger.total == LedgerTotal(1, 9_000, 20 * 25 + 10 * 100, 30)
 
 
 async def test_large_answers_that_wait_take_bounded_room():

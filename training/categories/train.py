@@ -256,7 +256,7 @@ def measure(
         if not it.tools:
             continue
         kinds = sorted_by_words(words, it.name, it.introduction, it.tools)
-        main = categories.most_common(kinds)
+        main = categories.most_common(Counter(kinds))
         servers.add(main, it.labels)
         if main not in it.labels:
             tell(f"  {it.name}: {main}, not {'|'.join(it.labels)}")

@@ -101,19 +101,24 @@ def tool_routes(sight: Sight, finding: Finding, bodies: Bodies) -> APIRouter:
 
 
 class _Keeping:
-    """How long clients may keep a tier; whether all servers are listed is looked at once for each snapshot."""
+    """How long clients may keep a tier: not while servers are on their first start, for their tools will join it."""
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
         self._looked_at: Snapshot | None = None
-        self._listed = False
+        self._unlisted: tuple[str, ...] = ()
 
     def control(self, seconds: int) -> str:
         """The `Cache-Control` of a tier that is good for so long."""
         snapshot = self._sight.snapshot
         if snapshot is not self._looked_at:
-            self._looked_at, self._listed = snapshot, all(entry.known for entry in snapshot.servers.values())
-        return f"private, max-age={seconds}" if self._listed else WHILE_LISTING
+            self._looked_at = snapshot
+            self._unlisted = tuple(name for name, entry in snapshot.servers.items() if not entry.known)
+        return WHILE_LISTING if self._unlisted and self._starting() else f"private, max-age={seconds}"
+
+    def _starting(self) -> bool:
+        states = self._sight.states()
+        return any(states[name].state in ("configured", "starting") for name in self._unlisted if name in states)
 
 
 def _find(snapshot: Snapshot, server: str, name: str) -> Tool:

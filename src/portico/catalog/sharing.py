@@ -37,6 +37,8 @@ class Sharing:
         self._listed: dict[str, Manifest] = {}
         self._news: set[str] = set()
         self._wake = asyncio.Event()
+        self.caught_up = asyncio.Event()
+        """What others know is known here, or cannot be had now."""
         self.on_adopted: Callable[[str], None] | None = None
         self.on_tiers: Callable[[], None] | None = None
         """Another gateway computed the tiers anew."""
@@ -47,6 +49,7 @@ class Sharing:
         following = asyncio.create_task(self._persist(self._follow), name="follow the record")
         try:
             await self._persist(self._catch_up)
+            self.caught_up.set()
             while True:
                 await self._wake.wait()
                 self._wake.clear()
@@ -70,6 +73,7 @@ class Sharing:
                 logger.debug("what is known cannot be shared now: %s", error.message)
             except Exception:  # whatever a database says, the gateway goes on
                 logger.exception("what is known could not be shared")
+            self.caught_up.set()
             await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:

@@ -103,7 +103,8 @@ def _announce(config: Config, screen: Screen, doors: Mapping[str, Door], port: i
         what = f"profile {name}" if name else "every server"
         screen.text(f"{url}  {what}, exposure {doors[name].view.face.exposure}")
     if "" in doors and settings.api:
-        screen.text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON (REST)")
+        needs = ", with the token" if settings.token else ""
+        screen.text(f"{root.removesuffix('/mcp')}/api/docs  the same as JSON (REST{needs})")
     first_name, first = next(iter(urls.items()))
     header = ' --header "Authorization: Bearer $PORTICO_TOKEN"' if settings.token else ""
     screen.text("", "Add it to a client:")

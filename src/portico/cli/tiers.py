@@ -142,7 +142,11 @@ def _show(screen: Screen, answer: _Answer, limit: int) -> None:
         since = counted(len(answer.uncounted), "tool")
         screen.text(Text(f"{since} used since then: portico tiers --recompute counts that, too.", style="dim"))
     hot = ", ".join(shown(tool.address) for tool in answer.hot.tools[:HOT])
-    screen.text(f"Hot list ({_GROUNDS[answer.hot.grounds]}): {hot or 'empty'}")
+    uncomputed = answer.used and answer.hot.grounds != "use"
+    grounds = "tiers were not computed since the first call: --recompute does" if uncomputed else None
+    screen.text(f"Hot list ({grounds or _GROUNDS[answer.hot.grounds]}): {hot or 'empty'}")
+    if away := [name for name in shelves.pins if name not in shelves.snapshot.tools]:
+        screen.text(f"Pinned, but no tool here: {', '.join(away)}")
 
 
 _COLUMNS: Sequence[Column] = (

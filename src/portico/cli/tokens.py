@@ -225,6 +225,8 @@ def _show(screen: Screen, report: Report, over: Sequence[str]) -> None:
             for one in report.starts
         ],
     )
+    if direct.tools and all(one.tokens >= direct.tokens for one in report.starts if one.exposure == "meta"):
+        screen.text("So few tools cost less listed than searched: exposure full is for them.")
     screen.text("", Text("And for what it asks, at worst:", style="bold"))
     show_rows(
         screen,

@@ -21,9 +21,15 @@ class Standings:
     """The standings as they were last computed, here or by another gateway on the same record."""
 
     def __init__(
-        self, usage: Usage, record: Record, *, origin: str = "", clock: Callable[[], float] = time.time
+        self,
+        usage: Usage,
+        record: Record,
+        *,
+        origin: str = "",
+        kept: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`origin` is who we are to the other gateways, which are told when the standings changed."""
+        """`origin` is who we are to the other gateways, which are told when the standings changed, if they are kept."""
         self.scores: Mapping[str, Standing] = {}
         """By address; a tool that nobody has called is not in it."""
         self.month: Mapping[str, int] = {}
@@ -36,6 +42,7 @@ class Standings:
         self._usage = usage
         self._record = record
         self._origin = origin
+        self._kept = kept
         self._clock = clock
         self._lock = asyncio.Lock()
         """What is read while it is written would be what was there before."""
@@ -53,7 +60,8 @@ class Standings:
         async with self._lock:
             self._replace({tool: standing(use) for tool, use in self._usage.used.items()}, self._clock())
             rows = [TierRow(*_parts(tool), one.score, one.tier) for tool, one in self.scores.items()]
-            await self._record.save_tiers(rows, at=self.computed_at, origin=self._origin)
+            if self._kept:
+                await self._record.save_tiers(rows, at=self.computed_at, origin=self._origin)
             return self.scores
 
     def due(self) -> bool:

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 from portico.execution.json_stream import Part, decoded, lines, parts, weight
 from portico.upstream.backend import Raw
 
 _PIECE = 256 * 1024
+_FIELD = ";portico-field="
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Body:
     value: Any = None
     texts: tuple[str, ...] = ()
     mime: str = ""
+    member: str | None = None
+    """The one field of the structured content that the text was found in."""
 
     @property
     def chars(self) -> int:
@@ -77,7 +81,7 @@ def planned(result: Raw, chars: int, media_chars: int) -> Plan:
     bodies: list[Body] = []
     structured = result.get("structuredContent")
     if structured is not None:
-        bodies.append(Body("value", structured))
+        bodies.append(_unwrapped(structured, chars // 4) or Body("value", structured))
         if texts and not _is_twin(texts, structured):
             text = Body("text", texts=tuple(texts))
             if text.chars > chars // 4:
@@ -117,10 +121,31 @@ def plain_pieces(body: Body) -> Iterator[str]:
             yield text[at : at + _PIECE]
 
 
+def _unwrapped(structured: Any, chars: int) -> Body | None:
+    """The text that is all there is in structured content; as JSON it would be one line, full of escapes."""
+    if not isinstance(structured, dict) or len(structured) != 1:
+        return None
+    ((member, text),) = structured.items()
+    return Body("text", texts=(text,), member=member) if isinstance(text, str) and len(text) > chars else None
+
+
+def labelled(mime: str, member: str | None) -> str:
+    """The type of a body that is kept, with the field it was found in."""
+    return mime if member is None else f"{mime}{_FIELD}{quote(member, safe='', errors='replace')}"
+
+
+def label(mime: str) -> tuple[str, str | None]:
+    """A type without its field, and the field."""
+    plain, has_one, member = mime.partition(_FIELD)
+    return plain, unquote(member) if has_one else None
+
+
 def _is_twin(texts: list[str], structured: Any) -> bool:
     """Whether the text says the same as the structured content, as the protocol asks servers to do."""
     # A value that is no object is wrapped into one, by whatever name the server's library has for that.
     inner = next(iter(structured.values())) if isinstance(structured, dict) and len(structured) == 1 else None
+    if isinstance(inner, str) and inner in ("\n".join(texts), "".join(texts)):
+        return True
     if len(texts) == 1:
         return _same(texts[0], structured) or (inner is not None and _says(texts[0], inner))
     return _same_items(texts, inner)

@@ -7,12 +7,12 @@ that the event loop runs between them, and without a second copy of it in memory
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from portico.access import Caller
 from portico.catalog.tool import Tool
-from portico.execution.bodies import Body, is_light, json_parts, plain_pieces, planned
+from portico.execution.bodies import Body, is_light, json_parts, label, labelled, plain_pieces, planned
 from portico.execution.cache import age_of
 from portico.execution.json_stream import lines, weight
 from portico.execution.reading import fitting
@@ -202,7 +202,7 @@ class _Making:
         return header(self._facts, way, self._count)
 
     async def _put(self, store: ResultStore, caller: Caller, texts: Iterable[str]) -> Stored:
-        mime = self._body.mime or _MIMES.get(self.kind, "")
+        mime = labelled(self._body.mime or _MIMES.get(self.kind, ""), self._body.member)
         return await store.keep(caller, self._tool, self.kind, self.head.watch(texts), mime)
 
     def _found(self, sampler: Sampler, stored: Stored | None, intent: str) -> Facts:
@@ -212,7 +212,8 @@ class _Making:
             size = weight(self._body.value, 2**40)
         tokens = round(self._count(some) * size / max(1, len(some.encode(errors="replace"))))
         if self.kind == "json":
-            return Facts(self._tool, "json", size, tokens, sampler.value, failed=self._failed)
+            member = self._body.member
+            return Facts(self._tool, "json", size, tokens, sampler.value, failed=self._failed, member=member)
         if self.kind == "blob":
             return Facts(self._tool, "blob", size * 3 // 4, tokens, mime=self._body.mime, failed=self._failed)
         first, last = self._body.texts[0], self._body.texts[-1]
@@ -221,7 +222,8 @@ class _Making:
             more = text_facts(text, intent)
             count, matches = count + more[0], (*matches, *more[3])
         tail = text_facts(last, "")[2] if last is not first else tail
-        return Facts(self._tool, "text", size, tokens, None, count, head, tail, matches[:3], failed=self._failed)
+        facts = Facts(self._tool, "text", size, tokens, None, count, head, tail, matches[:3], failed=self._failed)
+        return replace(facts, member=self._body.member)
 
 
 def block(body: str) -> Raw:
@@ -240,7 +242,7 @@ def _link(stored: Stored) -> Raw:
         "uri": stored.uri,
         "name": f"result-{stored.id[:8]}",
         "description": f"The whole result of {one_line(stored.tool)}.",
-        "mimeType": stored.mime or "application/octet-stream",
+        "mimeType": label(stored.mime)[0] or "application/octet-stream",
         "size": stored.size,
     }
 

@@ -8,19 +8,20 @@ from typing import Any
 from portico.access import Caller
 from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments, UnknownName
+from portico.execution.bodies import label
 from portico.execution.garbage import no_collection
 from portico.execution.handles import RESULT_TOKENS, Cursors, question
 from portico.execution.json_stream import decoded, lines, parts
-from portico.execution.reading import fitting, matcher, page, search
+from portico.execution.reading import Found, fitting, matcher, page, search
 from portico.execution.results import ResultStore, Stored
 from portico.execution.sampling import Sampler
-from portico.execution.selecting import selected
+from portico.execution.selecting import Selection, is_field, selected
 from portico.execution.shape import described, infer
 from portico.upstream.backend import Raw
 
 Count = Callable[[str], int]
 
-_FRAME_TOKENS = 90
+_FRAME_TOKENS = 110
 """Tokens of what is said around a part."""
 _CONTEXT_LINES = 2
 _LARGE = 1024**2
@@ -64,24 +65,31 @@ class Reader:
                 self._store.drop(stored)
                 raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
         text = await asyncio.to_thread(body.decode)
-        contents: Raw = {"uri": stored.uri, "mimeType": stored.mime or "text/plain"}
+        contents: Raw = {"uri": stored.uri, "mimeType": label(stored.mime)[0] or "text/plain"}
         contents["blob" if stored.kind == "blob" else "text"] = text
         return {"contents": [contents]}
 
     def _part(self, stored: Stored, path: str, grep: str, start: int, tokens: int) -> str:
-        if not path:
-            return self._matches(stored, path, grep, None, start, tokens) if grep else self._page(stored, start, tokens)
+        mime, member = label(stored.mime)
+        is_whole = not path or (member is not None and is_field(path, member))
+        if not path or (is_whole and stored.kind != "json"):
+            return self._whole(stored, path, grep, start, tokens)
         if stored.kind != "json":
             raise InvalidArguments(
-                f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else stored.mime}",
+                f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else mime}",
                 advice="Use grep to find lines, or read it page by page." if stored.kind == "text" else "",
             )
         with no_collection() if stored.size > _LARGE else contextlib.nullcontext():
             body = self._store.files.read(stored.id).decode()
-            with contextlib.closing(selected(decoded(body), path)) as selection:
-                if selection.value is None:
-                    return self._nothing(body, path, tokens)
-                return self._at_path(stored, selection.value, path, grep, start, tokens)
+            with contextlib.closing(_selected(body, path, None if is_whole else member)) as selection:
+                if selection.value is not None:
+                    return self._at_path(stored, selection.value, path, grep, start, tokens)
+            return self._whole(stored, path, grep, start, tokens) if is_whole else self._nothing(body, path, tokens)
+
+    def _whole(self, stored: Stored, path: str, grep: str, start: int, tokens: int) -> str:
+        if grep:
+            return self._matches(stored, path, grep, None, start, tokens)
+        return self._page(stored, path, start, tokens)
 
     def _nothing(self, body: str, path: str, tokens: int) -> str:
         sampler = Sampler()
@@ -103,7 +111,7 @@ class Reader:
             return "There is no more."
         return self._framed("", part.text.rstrip("\n"), stored, path, grep, part.next)
 
-    def _page(self, stored: Stored, start: int, tokens: int) -> str:
+    def _page(self, stored: Stored, path: str, start: int, tokens: int) -> str:
         # As many bytes as characters could be wanted: the last may be half a character, and is then not shown.
         text = self._store.files.read(stored.id, start, tokens * 8).decode(errors="ignore")
         if not text:
@@ -111,7 +119,7 @@ class Reader:
         shown = text[: fitting(text, tokens, self._count)]
         end = start + len(shown.encode())
         title = f"[bytes {start:,}–{end:,} of {stored.size:,}]\n"
-        return self._framed(title, shown.rstrip("\n"), stored, "", "", end if end < stored.size else None)
+        return self._framed(title, shown.rstrip("\n"), stored, path, "", end if end < stored.size else None)
 
     def _matches(
         self, stored: Stored, path: str, grep: str, texts: Iterable[str] | None, start: int, tokens: int
@@ -126,8 +134,9 @@ class Reader:
             found = search(rows, looking, start, tokens, self._count, context=context)
         how = "as plain text" if looking.plain else "as a regular expression"
         if not found.matches and found.next is None:
-            return f"No line matches {quoted(grep)} ({how}, {found.looked_at - start:,} lines looked at)."
-        title = f"[{found.matches:,} lines match {quoted(grep)}, {how}, to line {found.looked_at:,}]\n"
+            looked = _counted(found.looked_at - found.since, "line")
+            return f"No line matches {quoted(grep)} ({how}, {looked} looked at)."
+        title = f"[{_amount(found, quoted(grep))}, {how}, to line {found.looked_at:,}]\n"
         return self._framed(title, found.text, stored, path, grep, found.next)
 
     def _framed(self, title: str, body: str, stored: Stored, path: str, grep: str, following: int | None) -> str:
@@ -136,3 +145,32 @@ class Reader:
         cursor = self._cursors.encode(question(stored, path, grep), "", following)
         same = " and the same path" * bool(path) + " and the same grep" * bool(grep)
         return f'{title}{body}\n[more: read_result(result_id="{stored.id}", cursor="{cursor}"){same}]'
+
+
+def _selected(body: str, path: str, member: str | None) -> Selection:
+    """What a path selects from the text of a field, with or without the field's name before it."""
+    try:
+        found = selected(decoded(body), path)
+    except InvalidArguments:
+        # A function refuses the nothing that it finds without the name.
+        if member is None or (found := selected(decoded(body), path, member=member)).value is None:
+            raise
+        return found
+    if found.value is not None or member is None:
+        return found
+    found.close()
+    return selected(decoded(body), path, member=member)
+
+
+def _amount(found: Found, grep: str) -> str:
+    """How much matches, and how it is shown."""
+    if not found.excerpts:
+        return f"{_counted(found.lines, 'line')} {'matches' if found.lines == 1 else 'match'} {grep}"
+    least = "" if found.all_counted else "at least "
+    amount = f"{least}{_counted(found.matches + found.unshown, 'match', 'matches')} in {_counted(found.lines, 'line')}"
+    here = f" from here on, {found.matches:,} of them shown" if found.unshown else ""
+    return f"{amount}{here}: {grep}, each at line@character"
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from portico.catalog.visible import quoted
+from portico.catalog.visible import literal, quoted
 from portico.errors import InvalidArguments
 from portico.execution.json_stream import Part, dismantle, parts, whole
 
@@ -27,6 +27,10 @@ _MAKING = frozenset(
      "function_expression")
 )  # fmt: skip
 """Steps that make lists or texts; the others pick what is there."""
+_LEADING = frozenset(
+    ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten")
+)
+"""Steps whose first child is the step before them."""
 _ADVICE = "Select fewer items first: items[0:100].…"
 
 Node = Mapping[str, Any]
@@ -45,10 +49,11 @@ class Selection:
         dismantle(self._built)
 
 
-def selected(stream: Iterable[Part], path: str) -> Selection:
+def selected(stream: Iterable[Part], path: str, *, member: str | None = None) -> Selection:
     """What a JMESPath expression makes of the value these are the parts of; raises InvalidArguments.
 
-    The stream is the caller's own: what is built from it is taken apart afterwards.
+    The stream is the caller's own: what is built from it is taken apart afterwards. With `member`, the value is taken
+    for what that one field holds, and a path that does not begin with it finds nothing.
     """
     import jmespath
     from jmespath.exceptions import JMESPathError
@@ -57,6 +62,8 @@ def selected(stream: Iterable[Part], path: str) -> Selection:
         raise InvalidArguments(f"path has more than {MAX_EXPRESSION} characters", advice="Ask for less at a time.")
     try:
         following, parsed = _Following(), cast("Node", jmespath.compile(path).parsed)
+        if member is not None and (parsed := _below(parsed, member)) is None:
+            return Selection(None, [])
         return Selection(following.over(parsed, iter(stream)), following.built)
     except (JMESPathError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
         raise InvalidArguments(
@@ -65,6 +72,20 @@ def selected(stream: Iterable[Part], path: str) -> Selection:
         ) from None
     except RecursionError:
         raise InvalidArguments("the path goes too deep", advice="Take fewer steps at a time.") from None
+
+
+def is_field(path: str, name: str) -> bool:
+    """Whether a path is the name of this field and no more."""
+    return path.strip() in (name, literal(name))
+
+
+def _below(node: Node, member: str) -> Node | None:
+    """A path without its first step, if that is this field."""
+    if node["type"] == "field":
+        return {"type": "current", "children": []} if node["value"] == member else None
+    if node["type"] not in _LEADING or (first := _below(node["children"][0], member)) is None:
+        return None
+    return {**node, "children": [first, *node["children"][1:]]}
 
 
 class _Following:

@@ -55,6 +55,8 @@ class Facts:
     mime: str = ""
     failed: bool = False
     """The tool said that this is an error."""
+    member: str | None = None
+    """The one field of the answer that this is the text of."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +171,12 @@ def _how(facts: Facts, way: Way | None) -> str:
     if facts.kind == "blob":
         return f"The whole is the resource {way.uri}; {call} pages its base64."
     path = f'path="{_example(facts.sample)}" (JMESPath), ' if facts.kind == "json" else ""
-    return f'To read on: {call} with {path}grep="…" (lines that match), or a cursor. The whole is {way.uri}'
+    return f'To read on: {call} with {path}grep="…" (what matches), or a cursor. The whole is {way.uri}'
 
 
 def _body(facts: Facts, count: Count) -> Iterator[str]:
+    if facts.member is not None:
+        yield f"It is the text of {step(facts.member)}, the only field of the answer."
     if facts.kind == "json":
         yield "Shape: " + described(infer(facts.sample), _SHAPE_TOKENS, lambda text: _cautious(text, count))
         yield from _table(facts.sample)

@@ -22,7 +22,7 @@ WRITE_AFTER_S = 0.5
 """What was heard is written so much later, together with what was heard meanwhile."""
 COUNT_PATIENCE_S = 0.2
 """So long calls wait to be written together with answers that are still being counted."""
-READ_EVERY_S = 60.0
+READ_EVERY_S = 15.0
 """How often what other gateways wrote is read."""
 PRUNE_EVERY_S = 3_600.0
 RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
@@ -77,7 +77,9 @@ class Keeper:
         async with self._ledger.handing_over(patience_s) as rows, self._usage.handing_over() as heard:
             if rows or not heard.empty:
                 try:
-                    await self._record.add_use(heard.call_rows(), heard.daily_rows(), rows)
+                    keep = self._retention
+                    daily, sessions = heard.daily_rows() if keep.daily_days else (), rows if keep.sessions_days else ()
+                    await self._record.add_use(heard.call_rows(), daily, sessions)
                 except RecordUncertain as error:
                     # It counts as written: to miss half a second of use once is better than to count it twice.
                     logger.warning("whether what was used last is recorded is not known: %s", error.message)

@@ -53,8 +53,11 @@ class _Account:
     listing: int = 0
     shown: int = 0
     answers: int = 0
-    lists: bool = False
-    """It asked for a list of tools, and what all of them cost is to be found out."""
+    owes: int = 0
+    """Lists of all tools that it would have been given, and that are still to be charged."""
+    greeted: bool = False
+    alone: bool = True
+    """It is one session. Requests without one are many clients' that have one name: each list they ask for counts."""
     written: tuple[int, int] = (0, 0)
     """How much of `shown` and `answers` is on record."""
 
@@ -130,7 +133,10 @@ class Ledger:
             return
         account = self._account(event.caller)
         account.answers += 1
-        account.lists |= event.listing
+        # Whoever reads our answers has our tools in mind, if from an earlier list: without us it would have had all.
+        if event.listing or (account.greeted and not account.listing and not account.owes):
+            account.owes = 1 if account.alone else account.owes + 1
+        account.greeted = True
         self._unwritten[account.session] = account
         self._since = _sum(self._since, LedgerTotal(answers=1))
         size = len(event.what) if isinstance(event.what, str) else _SIZE_OF_DATA
@@ -147,7 +153,9 @@ class Ledger:
             account = None
         if account is None:
             name = caller.name[:_LONGEST_NAME]
-            account = _Account(caller.session or secrets.token_hex(8), name, caller.profile, now, now)
+            account = _Account(
+                caller.session or secrets.token_hex(8), name, caller.profile, now, now, alone=bool(caller.session)
+            )
             self._accounts[key] = account
             self._since = _sum(self._since, LedgerTotal(sessions=1))
             if len(self._accounts) > MAX_SESSIONS:
@@ -224,11 +232,12 @@ class Ledger:
     def _charge_listings(self) -> None:
         listing_cost = cache(self._listing_cost)  # which goes through every tool, and many sessions may ask
         for account in (*self._accounts.values(), *self._unwritten.values()):
-            if account.lists and (cost := listing_cost(account.profile)):
-                account.lists = False
-                if cost > account.listing:
-                    self._since = _sum(self._since, LedgerTotal(listing=cost - account.listing))
-                    account.listing = cost
+            if account.owes and (cost := listing_cost(account.profile)):
+                owed, account.owes = account.owes, 0
+                listing = cost if account.alone else account.listing + owed * cost
+                if listing > account.listing:
+                    self._since = _sum(self._since, LedgerTotal(listing=listing - account.listing))
+                    account.listing = listing
                     self._unwritten[account.session] = account
 
     async def flush(self) -> None:

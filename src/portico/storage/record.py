@@ -191,7 +191,7 @@ class Record:
                 database = await self._ready()
                 answer = await (database.write(work) if writes else database.read(work))
         except RecordUnavailable as error:
-            self._problem = error.message
+            self._problem = _said(error)
             raise
         self._problem = ""
         return answer
@@ -207,7 +207,7 @@ class Record:
                     self._database = await self._opened(read_address(self._url, self._path))
                     self._problem = ""
                 except RecordUnavailable as error:
-                    self._problem, self._failed, self._failures = error.message, error, self._failures + 1
+                    self._problem, self._failed, self._failures = _said(error), error, self._failures + 1
                     raise
             return self._database
 
@@ -265,3 +265,7 @@ def _sql():  # noqa: ANN202  (a module has no type that can be written)
     from portico.storage.sql import statements
 
     return statements
+
+
+def _said(error: RecordUnavailable) -> str:
+    return " ".join(filter(None, (error.message, error.advice)))
