@@ -188,6 +188,8 @@ def search(lines: Iterable[str], looking: Matcher, start: int, tokens: int, coun
         if since is None:
             # What was read before is skipped at its own cost, or a late page would have no time left.
             since, ends = number, time.monotonic() + GREP_S
+        elif time.monotonic() >= ends:
+            return telling.found(begins, since, number)
         at, matched = max(0, start - begins), False
         spans = looking.spans(line, at, ends)
         try:
