@@ -14,7 +14,7 @@ from portico.errors import InvalidArguments
 from portico.execution import json_stream, selecting
 from portico.execution.json_stream import Part, decoded, lines, parts
 from portico.execution.reading import page
-from portico.execution.selecting import selected
+from portico.execution.selecting import is_field, selected
 from tests.execution.json_values import VALUES, issues, nested
 
 VALUE = {"items": issues(50), "total": 50}
@@ -159,3 +159,26 @@ def test_closing_takes_apart_what_was_built_and_nothing_else():
         again = selected(decoded(text), path)
         assert json.dumps(again.value) == told
         again.close()
+
+
+# The text of a field
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["content.total", "content.items[3].title", "content.items[10:12].id", "content.items[?id > `47`].{n: id}",
+     '"content".items[*].id | [0]', "content | length(items)", "content.items[].labels[]", "content.*", "content",
+     "content.nothing.here", "content.items[-1].id"],
+)  # fmt: skip
+def test_a_path_below_a_field_selects_what_it_would_select_from_the_whole(path: str):
+    assert selected(parts(VALUE), path, member="content").value == jmespath.search(path, {"content": VALUE})
+
+
+@pytest.mark.parametrize("path", ["total", "items.content", "[0]", "@", "keys(@)", "other.content", "[content]"])
+def test_a_path_that_does_not_begin_with_the_field_finds_nothing_below_it(path: str):
+    assert selected(parts(VALUE), path, member="content").value is None
+
+
+def test_a_field_is_named_bare_or_quoted():
+    assert all(is_field(path, "näme") for path in ("näme", " näme ", '"näme"', '"n\\u00e4me"'))
+    assert not any(is_field(path, "näme") for path in ("näme.x", "", '"näme', "[" * 5_000, "name"))

@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def test_matches_are_the_lines_with_most_words_of_the_intent():
     assert matching(text, "absent") == ()
 
 
+def test_the_one_field_that_a_text_came_in_is_named():
+    told = header(replace(json_facts({"orders": issues(50)}), member="content"), WAY, count)
+    assert "\nIt is the text of content, the only field of the answer.\nShape: {orders: [50 ×" in told
+
+
 def test_an_error_and_what_could_not_be_kept_are_said():
     told = header(Facts("a.b", "text", 90_000, 22_513, None, 9, failed=True), None, count)
     assert told.startswith("a.b answered (it says this is an error) with 90 KB of text in 9 lines, about 23,000 tokens")
@@ -130,7 +136,9 @@ def test_no_alphabet_makes_a_header_too_long(exact: Callable[[str], int], alphab
         rows = [{word(chance.randint(1, 30)): word(chance.randint(0, 60)) for _ in range(12)} for _ in range(3)]
         same = [{name: word(20) for name in rows[0]} for _ in range(40)]
         for value in (rows, same, {"x": {word(9): same}}, [word(40)] * 100, {word(8): word(30) for _ in range(40)}):
-            assert exact(header(json_facts(value, f"s.{word(120)}"), WAY, count)) <= HEADER_TOKENS
+            facts = json_facts(value, f"s.{word(120)}")
+            for one in (facts, replace(facts, member=word(120))):
+                assert exact(header(one, WAY, count)) <= HEADER_TOKENS
         text = "\n".join(word(chance.randint(1, 200)) for _ in range(30))
         assert exact(text_header(text, text[:30])) <= HEADER_TOKENS
 

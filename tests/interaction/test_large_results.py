@@ -113,6 +113,50 @@ async def test_three_megabytes_become_a_summary_a_preview_and_a_link_to_the_whol
         assert f'"number":{last + 1},' in following.split("\n")[1]
 
 
+@pytest.mark.parametrize(("era", "transport"), WAYS)
+async def test_a_file_that_comes_as_the_one_field_of_structured_content_is_read_as_the_file(
+    era: Era, transport: Transport
+) -> None:
+    log = "".join(f"{'ERROR' if n % 100 == 7 else 'INFO'} {n} something happened here\n" for n in range(4_100))
+    orders = json.dumps({"orders": ROWS[:3_000]}, indent=2)
+    backend = results(
+        log={**text(log), "structuredContent": {"content": log}},
+        orders={**text(orders), "structuredContent": {"content": orders}},
+    )
+    async with gateway_over({"s": backend}) as gateway, connect(gateway, transport, era) as client:
+        result_id = id_of(await call(client, "s.log"))
+        for path in ({}, {"path": "content"}):
+            found = await ask(client, "read_result", result_id=result_id, grep="ERROR", **path)
+            assert found.startswith("[41 lines match 'ERROR', as plain text, to line 4,100]")
+        answer = await call(client, "s.orders")
+        assert "orders has 3,000 rows. Columns: number | title | note" in texts(answer)[0]
+        assert links(answer)[0].mime_type == "application/json"
+        for path in ("orders[5].title", "content.orders[5].title"):
+            assert await ask(client, "read_result", result_id=id_of(answer), path=path) == '"Issue 5"'
+
+
+@pytest.mark.parametrize(("era", "transport"), WAYS)
+async def test_grep_in_a_result_of_one_line_goes_on_inside_the_line(era: Era, transport: Transport) -> None:
+    rows = repr([{"id": n, "name": f"Person {n}", "age": 20 + n % 50} for n in range(20_000)])
+    async with (
+        gateway_over({"s": results(rows=text(rows))}) as gateway,
+        connect(gateway, transport, era) as client,
+    ):
+        result_id, cursor, found = id_of(await call(client, "s.rows")), None, list[str]()
+        while True:
+            more = {"cursor": cursor} if cursor else {}
+            part = await ask(client, "read_result", result_id=result_id, grep="'age': 42", **more)
+            assert part.startswith(f"[{400 - len(found)} matches in 1 line")
+            assert count(part) <= 8_000
+            found += re.findall(r"'id': (\d+)[^{}]*'age': 42}", part)
+            following = re.search(r'cursor="([^"]+)"', part)
+            if following is None:
+                break
+            assert following[1] != cursor
+            cursor = following[1]
+        assert found == [str(n) for n in range(22, 20_000, 50)]
+
+
 async def test_pages_followed_to_their_end_are_the_whole() -> None:
     config = Config(budgets=Budgets(result=60_000))
     async with gateway_over({"s": results(rows=text(WHOLE))}, config) as gateway, connect(gateway) as client:

@@ -82,6 +82,14 @@ async def test_a11_nothing_is_cut_off_and_lost(tmp_path: Path):
         await house.reader.read(Caller("another session"), uri)
 
 
+async def test_a11_nothing_in_a_single_long_line_is_lost(tmp_path: Path):
+    house = House(tmp_path, {"content": [{"type": "text", "text": repr(ROWS)}], "structuredContent": {"r": repr(ROWS)}})
+    uri = (await house.call())["content"][-1]["uri"]
+    found = await house.reader.read(ME, uri, grep="'title': 'Issue 27")
+    assert found.startswith("[111 matches in 1 line: ")
+    assert found.count("'title': 'Issue 27") == 111 + 1
+
+
 async def test_a11_a_small_output_is_as_the_server_gave_it(tmp_path: Path):
     answer: Raw = {"content": [{"type": "text", "text": "done"}], "structuredContent": {"ok": True}}
     assert await House(tmp_path, answer).call() is answer

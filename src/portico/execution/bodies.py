@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any, Literal
-from urllib.parse import quote, unquote
 
 from portico.execution.json_stream import Part, decoded, lines, parts, weight
 from portico.upstream.backend import Raw
 
 _PIECE = 256 * 1024
-_FIELD = ";portico-field="
 
 
 @dataclass(frozen=True)
@@ -127,17 +125,6 @@ def _unwrapped(structured: Any, chars: int) -> Body | None:
         return None
     ((member, text),) = structured.items()
     return Body("text", texts=(text,), member=member) if isinstance(text, str) and len(text) > chars else None
-
-
-def labelled(mime: str, member: str | None) -> str:
-    """The type of a body that is kept, with the field it was found in."""
-    return mime if member is None else f"{mime}{_FIELD}{quote(member, safe='', errors='replace')}"
-
-
-def label(mime: str) -> tuple[str, str | None]:
-    """A type without its field, and the field."""
-    plain, has_one, member = mime.partition(_FIELD)
-    return plain, unquote(member) if has_one else None
 
 
 def _is_twin(texts: list[str], structured: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from portico.access import Caller
 from portico.catalog.tool import Tool
-from portico.execution.bodies import Body, is_light, json_parts, label, labelled, plain_pieces, planned
+from portico.execution.bodies import Body, is_light, json_parts, plain_pieces, planned
 from portico.execution.cache import age_of
 from portico.execution.json_stream import lines, weight
 from portico.execution.reading import fitting
@@ -202,8 +202,8 @@ class _Making:
         return header(self._facts, way, self._count)
 
     async def _put(self, store: ResultStore, caller: Caller, texts: Iterable[str]) -> Stored:
-        mime = labelled(self._body.mime or _MIMES.get(self.kind, ""), self._body.member)
-        return await store.keep(caller, self._tool, self.kind, self.head.watch(texts), mime)
+        mime = self._body.mime or _MIMES.get(self.kind, "")
+        return await store.keep(caller, self._tool, self.kind, self.head.watch(texts), mime, self._body.member)
 
     def _found(self, sampler: Sampler, stored: Stored | None, intent: str) -> Facts:
         some = self.head.text[:_COUNTED]
@@ -242,7 +242,7 @@ def _link(stored: Stored) -> Raw:
         "uri": stored.uri,
         "name": f"result-{stored.id[:8]}",
         "description": f"The whole result of {one_line(stored.tool)}.",
-        "mimeType": label(stored.mime)[0] or "application/octet-stream",
+        "mimeType": stored.mime or "application/octet-stream",
         "size": stored.size,
     }
 

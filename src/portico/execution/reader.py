@@ -8,7 +8,6 @@ from typing import Any
 from portico.access import Caller
 from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments, UnknownName
-from portico.execution.bodies import label
 from portico.execution.garbage import no_collection
 from portico.execution.handles import RESULT_TOKENS, Cursors, question
 from portico.execution.json_stream import decoded, lines, parts
@@ -65,18 +64,18 @@ class Reader:
                 self._store.drop(stored)
                 raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
         text = await asyncio.to_thread(body.decode)
-        contents: Raw = {"uri": stored.uri, "mimeType": label(stored.mime)[0] or "text/plain"}
+        contents: Raw = {"uri": stored.uri, "mimeType": stored.mime or "text/plain"}
         contents["blob" if stored.kind == "blob" else "text"] = text
         return {"contents": [contents]}
 
     def _part(self, stored: Stored, path: str, grep: str, start: int, tokens: int) -> str:
-        mime, member = label(stored.mime)
+        member = stored.member
         is_whole = not path or (member is not None and is_field(path, member))
         if not path or (is_whole and stored.kind != "json"):
             return self._whole(stored, path, grep, start, tokens)
         if stored.kind != "json":
             raise InvalidArguments(
-                f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else mime}",
+                f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else stored.mime}",
                 advice="Use grep to find lines, or read it page by page." if stored.kind == "text" else "",
             )
         with no_collection() if stored.size > _LARGE else contextlib.nullcontext():

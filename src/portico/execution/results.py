@@ -38,6 +38,8 @@ class Stored:
     size: int
     expires: float
     mime: str = ""
+    member: str | None = None
+    """The only field of the answer, whose text this is; None where it is the answer itself."""
 
     @property
     def uri(self) -> str:
@@ -87,7 +89,15 @@ class ResultStore:
         async with self._turns:
             yield
 
-    async def keep(self, caller: Caller, tool: str, kind: Kind, texts: Iterable[str], mime: str = "") -> Stored:
+    async def keep(
+        self,
+        caller: Caller,
+        tool: str,
+        kind: Kind,
+        texts: Iterable[str],
+        mime: str = "",
+        member: str | None = None,
+    ) -> Stored:
         """Write a body, in a thread; raises TooLarge, OSError, and whatever `texts` raises, leaving nothing behind."""
         name = secrets.token_urlsafe(16)
         expires = self._clock() + self.ttl_s
@@ -99,7 +109,7 @@ class ResultStore:
         except asyncio.CancelledError:
             writing.add_done_callback(lambda done: self._abandoned(name, done))
             raise
-        stored = Stored(name, owner_of(caller), tool, kind, size, expires, mime)
+        stored = Stored(name, owner_of(caller), tool, kind, size, expires, mime, member)
         with self._lock:
             self._stored[name] = stored
             self._held += size

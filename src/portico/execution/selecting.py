@@ -7,12 +7,13 @@ A caller writes the path, so it is taken for hostile: JMESPath can double a list
 steps make is added up.
 """
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from portico.catalog.visible import literal, quoted
+from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments
 from portico.execution.json_stream import Part, dismantle, parts, whole
 
@@ -75,8 +76,11 @@ def selected(stream: Iterable[Part], path: str, *, member: str | None = None) ->
 
 
 def is_field(path: str, name: str) -> bool:
-    """Whether a path is the name of this field and no more."""
-    return path.strip() in (name, literal(name))
+    """Whether a path is the name of this field and no more, bare or as any JSON string for it."""
+    try:
+        return path.strip() == name or json.loads(path[:MAX_EXPRESSION]) == name
+    except (ValueError, RecursionError):
+        return False
 
 
 def _below(node: Node, member: str) -> Node | None:
