@@ -14,6 +14,7 @@ from pathlib import Path
 
 from portico.app import Gateway
 from portico.config import Config
+from portico.disclosure.prompts import NAMES as OUR_PROMPTS
 from portico.testing import gateway_over, serve_http
 from tests.real_servers.catalogue import Era, Question, Raw, Server
 from tests.real_servers.comparison import by_key, inward, own_names, settled
@@ -87,7 +88,9 @@ async def in_full(server: Server, place: Place) -> Run:
     """Exposure `full`, names prefixed, a client of the server's own era."""
     async with _through(server, place, "full", server.era, exposure="full") as (talk, host, _):
         lists = {
-            kind: by_key(own_names(await talk.everything(method), server.name, IDENTITIES[kind]), IDENTITIES[kind])
+            kind: by_key(
+                own_names(await _theirs(talk, method, server), server.name, IDENTITIES[kind]), IDENTITIES[kind]
+            )
             for kind, method in _LISTS.items()
         }
         run = Run(settled(talk.hello, host.places), settled(lists, host.places))
@@ -97,6 +100,20 @@ async def in_full(server: Server, place: Place) -> Run:
                 answer = inward(answer, server.name)
             run.answers[number] = _settled(answer, question, host)
         return run
+
+
+async def _theirs(talk: Conversation, method: str, server: Server) -> list[Raw]:
+    """What is listed of the server, without the gateway's own resources and prompts."""
+    return [
+        item
+        for item in await talk.everything(method)
+        if not _is_ours(str(item.get("uri", item.get("uriTemplate", ""))), server)
+        and not (method == "prompts/list" and item["name"] in OUR_PROMPTS)
+    ]
+
+
+def _is_ours(uri: str, server: Server) -> bool:
+    return uri.startswith("portico://") and not uri.startswith(f"portico://backend/{server.name}/resource/")
 
 
 async def transparently(server: Server, place: Place) -> Run:

@@ -32,7 +32,7 @@ async def unavailable(record: Record) -> RecordUnavailable:
     with pytest.raises(RecordUnavailable) as caught:
         await record.open()
     assert caught.value.advice
-    assert record.problem == caught.value.message
+    assert record.problem == f"{caught.value.message} {caught.value.advice}".strip()
     return caught.value
 
 
