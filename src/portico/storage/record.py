@@ -5,6 +5,7 @@ opened, which the first use does too. What cannot be kept raises `RecordUnavaila
 """
 
 import asyncio
+import contextlib
 import importlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,8 @@ __all__ = ["Record", "RecordUnavailable", "RecordUncertain"]
 logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+
+_TRIES, _BETWEEN_TRIES_S = 4, 0.2
 
 
 class Record:
@@ -217,12 +220,20 @@ class Record:
         if isinstance(address, Postgres) or address.path is None:
             return await self._connected(address)
         try:
-            return await self._on_disk(address.path)
+            return await self._reached(address.path)
         except (RecordUnreachable, OSError) as error:
             reason = error.message if isinstance(error, RecordUnavailable) else f"The record cannot be reached: {error}"
             self._fallback = f"{reason.rstrip('.')}: nothing will be remembered."
             logger.warning("%s", self._fallback)
             return await self._connected(Sqlite(None))
+
+    async def _reached(self, path: Path) -> "Database":
+        """A file that others open, close and lay out at this very moment may be out of reach for that moment only."""
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(RecordUnreachable):
+                return await self._on_disk(path)
+            await asyncio.sleep(_BETWEEN_TRIES_S)
+        return await self._on_disk(path)
 
     async def _on_disk(self, path: Path) -> "Database":
         self._inode = await asyncio.to_thread(prepare, path)
