@@ -69,7 +69,8 @@ async def launch(*arguments: str, mark: str) -> asyncio.subprocess.Process:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={
-            **os.environ,
+            # What our own variables say would win over the file that a test wrote.
+            **{name: value for name, value in os.environ.items() if not name.startswith("PORTICO_")},
             MARK: mark,
             "PYTHONPATH": os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")])),
         },
