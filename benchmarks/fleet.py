@@ -30,12 +30,6 @@ def recordings(shared: Path | None) -> Iterator[dict[str, Any]]:
         yield from (orjson.loads(line) for line in lines)
 
 
-def queries(shared: Path | None) -> list[str]:
-    """What people asked of that fleet."""
-    with gzip.open(folder_of(shared) / "queries_dev.jsonl.gz", "rb") as lines:
-        return [orjson.loads(line)["query"] for line in lines]
-
-
 def servers(shared: Path | None, folder: Path) -> dict[str, dict[str, Any]]:
     """The `servers` of a configuration, each with its recording in a file of its own.
 

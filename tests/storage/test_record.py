@@ -57,9 +57,7 @@ def offering(
 ) -> KnownServer:
     rows = tuple(ToolRow(name, f"hash of {name}", b"\x00{}\xff", ("a warning", "another")) for name in tools)
     manifest = Manifest(server, fingerprint, "modern", b"hello", b"offers", rows, at)
-    return KnownServer(
-        manifest, server.title(), category, tuple(KnownTool(t, f"hash of {t}", category, 7) for t in tools)
-    )
+    return KnownServer(manifest, server.title(), category, tuple(KnownTool(t, f"hash of {t}", category) for t in tools))
 
 
 @contextlib.asynccontextmanager
@@ -301,7 +299,7 @@ async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gon
 async def test_a_definition_that_changes_is_counted(record: Record):
     first = offering("s", "t")
     changed = KnownServer(
-        dataclasses.replace(first.manifest, listed_at=NOW + 1), "S", "c", (KnownTool("t", "another hash", "d", 0),)
+        dataclasses.replace(first.manifest, listed_at=NOW + 1), "S", "c", (KnownTool("t", "another hash", "d"),)
     )
     await record.save_servers([first], origin="a")
     await record.save_servers([changed], origin="a")

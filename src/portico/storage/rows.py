@@ -76,8 +76,6 @@ class KnownTool:
     name: str
     hash: str
     category: str
-    tokens: int = 0
-    """What its definition costs in a listing; 0 while nobody has counted."""
 
 
 @dataclass(frozen=True, slots=True)

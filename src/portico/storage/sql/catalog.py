@@ -81,7 +81,6 @@ def _plan(writing: _Writing, server: KnownServer, listed: Any, known: Any, now: 
             "name": tool.name,
             "hash": tool.hash,
             "category": tool.category,
-            "tokens": tool.tokens,
             "first_seen": at,
             "last_seen": at,
             "changes": 0,
@@ -144,12 +143,7 @@ async def _write_tools(db: AsyncConnection, writing: _Writing) -> None:
         await db.execute(sa.update(tables.tools).where(table.server_key.in_(some)).values(gone=True))
 
     def derived(old: Columns, new: Columns) -> dict[str, Any]:
-        changed = old.hash != new.hash
-        return {
-            "changes": old.changes + sa.case((changed, 1), else_=0),
-            # 0 says that nobody has counted: a count of the same definition stays.
-            "tokens": sa.case((sa.or_(changed, new.tokens > 0), new.tokens), else_=old.tokens),
-        }
+        return {"changes": old.changes + sa.case((old.hash != new.hash, 1), else_=0)}
 
     replaced = ("hash", "category", "gone")
     await upsert(db, tables.tools, writing.tools, largest=("last_seen",), replaced=replaced, derived=derived)
@@ -221,7 +215,7 @@ def _offer_digest(manifest: Manifest) -> bytes:
 
 
 def _facts_digest(server: KnownServer) -> bytes:
-    tools = (part for tool in server.tools for part in (tool.name, tool.hash, tool.category, str(tool.tokens)))
+    tools = (part for tool in server.tools for part in (tool.name, tool.hash, tool.category))
     return digest(server.title, server.category, *tools)
 
 

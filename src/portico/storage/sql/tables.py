@@ -57,7 +57,6 @@ tools = sa.Table(
     _column("name", Words),
     _column("hash", Words),
     _column("category", Words),
-    _column("tokens", sa.BigInteger),
     _column("first_seen", sa.Double),
     _column("last_seen", sa.Double),
     _column("changes", sa.BigInteger),

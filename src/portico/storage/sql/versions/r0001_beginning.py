@@ -63,7 +63,6 @@ def _catalog(op: Operations) -> None:
         _text("name"),
         _text("hash"),
         _text("category"),
-        _number("tokens"),
         _moment("first_seen"),
         _moment("last_seen"),
         _number("changes"),
