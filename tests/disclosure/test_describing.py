@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.disclosure.describing import FULL_TOKENS, describe
+from portico.disclosure.describing import FULL_TOKENS, INSIDE, describe
 from portico.disclosure.lines import ServerState
 from portico.disclosure.render import brief, full_text, schema
 from portico.disclosure.tokens import count
@@ -47,7 +47,7 @@ def joined(parts: Sequence[str]) -> str:
     """What the parts say together, without their first and last lines about going on."""
     whole = ""
     for place, one in enumerate(parts):
-        body = one.split("\n", 1)[1] if place else one
+        body = one.split("\n", 1)[1].removeprefix(INSIDE) if place else one
         if cursor_in(one):
             body, note = body.rsplit("\n", 1)
             body += "" if "(inside a line)" in note else "\n"

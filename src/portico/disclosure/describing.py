@@ -24,6 +24,8 @@ Extra = Callable[[Tool], Mapping[str, Any]]
 
 FULL_TOKENS = 8_000
 """What an answer in full may take: whoever asks for everything has seen the shorter forms."""
+INSIDE = "… "
+"""Stands before a part that begins inside a line."""
 _LEAST = 40
 """A part has at least so many tokens, however little a budget leaves: what is asked again and again must end."""
 
@@ -97,7 +99,9 @@ def _continued(bodies: Mapping[str, str], cursor: str, version: str, detail: Det
     left = cursors.decode(cursor, _question(address, detail), version)
     head = f"{addresses((address,))}, continued:"
     start = max(0, len(body) - left)
-    return f"{head}\n{_part(body, start, address, version, detail, room(budget, head))}"
+    # A part that begins inside a line must not look like a line of ours.
+    mark = "" if not start or body[start - 1] == "\n" else INSIDE
+    return f"{head}\n{mark}{_part(body, start, address, version, detail, room(budget, head, mark))}"
 
 
 def _part(body: str, start: int, address: str, version: str, detail: Detail, tokens: int) -> str:
