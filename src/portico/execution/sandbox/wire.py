@@ -1,0 +1,25 @@
+"""What the gateway and its workers say to each other: JSON in frames of a length and a body, over a pair of pipes.
+
+to the worker    {"run": code, "language", "namespaces", "state", "limits": {…}}    one script
+                 {"reply": id, "value": …} | {"reply": id, "error": text}            how a call went
+from the worker  {"ready": true}                                                     it may be given a script
+                 {"call": id, "namespace", "name", "args": [], "kwargs": {}}         a call begins
+                 {"print": text}
+                 {"done": {"value", "stored", "fault": {"kind", "message", "line"} | null}}
+
+A worker is not trusted: the host checks the size of every frame before it reads it and the form of everything in it.
+"""
+
+import struct
+from typing import Any
+
+import orjson
+
+LENGTH = struct.Struct(">I")
+MAX_FRAME = 64 * 1024**2
+
+
+def frame(message: dict[str, Any]) -> bytes:
+    """A message as it goes over the pipe; raises TypeError (orjson's) for what JSON cannot say."""
+    body = orjson.dumps(message)
+    return LENGTH.pack(len(body)) + body
