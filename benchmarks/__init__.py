@@ -3,6 +3,7 @@
     python -m benchmarks.latency        a call: direct, byte relay, Portico, FastMCP; HTTP and stdio, both eras
     python -m benchmarks.startup        spawn of `portico stdio` → first search answer, beside `import mcp`
     python -m benchmarks.neighbours     calls to a healthy server while its neighbours are slow, silent, dead or noisy
+    python -m benchmarks.endurance      100,000 calls: time, memory and objects held, single flight
     python -m benchmarks.tokens         what servers cost in tokens: listed directly, through Portico, step by step
     python -m benchmarks.retrieval      whether search finds the right tool, by set and style, beside FastMCP's search;
                                         with --ablation what each part of search is worth

@@ -204,8 +204,8 @@ def test_an_unknown_key_gets_its_file_its_line_and_the_nearest_key(project: Proj
         ("profiles:\n  p:\n    exposures: meta\n", 3, "Did you mean exposure?"),
         ("servers:\n  a:\n    command: x\n    timeouts:\n      call: 5\n", 5, "Did you mean call_s?"),
         ("servers:\n  a:\n    command: x\n    tools:\n      alow: ['*']\n", 5, "Did you mean allow?"),
-        ("zzz: 1\n", 1, "Keys here: servers, gateway, exposure"),
-        ("exposure: semantic\n", 1, "expected one of meta, full, code, found 'semantic'"),
+        ("zzz: 1\n", 1, "Keys here: servers, gateway, intent, exposure"),
+        ("exposure: most\n", 1, "expected one of meta, full, semantic, code, found 'most'"),
         ("exposure: ful\n", 1, "Did you mean full?"),
         ("metatools:\n  search_tool: false\n", 2, "Did you mean search_tools?"),
         ("gateway:\n  port: many\n", 2, "expected a whole number, found 'many'"),
@@ -413,9 +413,15 @@ def test_a_bad_variable_or_flag_is_named(project: Project):
         project.load("servers: {}", {"PORTICO_PORT": "many"}, exposure="al", gateway__prot=1)
     message = str(caught.value)
     assert "PORTICO_PORT: gateway.port: expected a whole number, found 'many'" in message
-    assert "flag: exposure: expected one of meta, full, code" in message
+    assert "flag: exposure: expected one of meta, full, semantic, code" in message
     assert "flag: gateway.prot: no such setting" in message
     assert "Did you mean port?" in message
+
+
+def test_an_exposure_that_lacks_its_intent_is_told_what_to_write(project: Project):
+    with pytest.raises(ConfigError) as caught:
+        project.load("exposure: semantic")
+    assert 'as in `intent: "review pull requests"`' in str(caught.value)
 
 
 def test_a_misspelled_variable_is_a_warning_and_a_strange_one_is_none(project: Project):

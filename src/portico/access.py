@@ -18,6 +18,21 @@ class Caller:
     """What the client calls itself."""
     profile: str = ""
     """The profile it came by; empty for the front door."""
+    identity: str = ""
+    """What tells it from others where it has no session: digests of the token it was let in by, or of the handle it
+    brought. Never either of them itself."""
+    handle: str = ""
+    """The digest of the handle that this request is about: one that was brought, or one it will be told."""
+
+    @property
+    def owner(self) -> str:
+        """Whose is what is kept for it: results, links."""
+        return self.session or self.identity or self.name
+
+    @property
+    def instance(self) -> str:
+        """Which instance of a server that keeps a state for each client is its own; empty: the one nobody owns."""
+        return self.handle or self.session or self.identity
 
 
 NO_CALLER = Caller()

@@ -27,11 +27,10 @@ from portico.disclosure.standings import Standings
 from portico.disclosure.tokens import count
 from portico.disclosure.view import Face, View
 from portico.errors import PorticoError
-from portico.events import Bus, CatalogChanged, Event, StandingsChanged, UpstreamReady
-from portico.execution.cache import Cache, CacheRule
-from portico.execution.call import Calls
+from portico.events import Bus, Event, StandingsChanged, UpstreamReady
 from portico.execution.large import Large
-from portico.execution.learned import Shapes
+from portico.execution.means import Means
+from portico.execution.pipeline import Pipeline
 from portico.learning import Learner
 from portico.observability.keeper import Keeper
 from portico.observability.ledger import Ledger
@@ -45,7 +44,7 @@ from portico.storage.manifests import Manifests
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import Retention
 from portico.storage.vector_file import VectorFile
-from portico.upstream.backend import Ask, Backend, Era
+from portico.upstream.backend import Backend, Era
 from portico.upstream.factory import UnusableBackend, make_backend
 from portico.upstream.process import Guard
 from portico.upstream.supervisor import Status, Upstream
@@ -113,30 +112,29 @@ class Gateway:
         for name, server in configured.items():
             backend = make_backend(name, server, config.limits, self._guard)
             timeouts = server.timeouts
-            self._add(name, backend, timeouts.start_s, timeouts.list_s, server.ttl_s, server.isolation == "session")
+            instances = server.max_instances if server.isolation == "session" else 0
+            self._add(name, backend, timeouts.start_s, timeouts.list_s, server.ttl_s, instances)
         for name, backend in given.items():
-            self._add(name, backend, 30, 30, 3_600, isolated=False)
-        call_timeouts = {name: min(server.timeouts.call_s, config.limits.call_s) for name, server in configured.items()}
-        rules = {name: CacheRule(server.cache.ttl_s, server.cache.tools) for name, server in configured.items()}
-        self._cache = Cache(rules, [name for name, upstream in self.upstreams.items() if upstream.isolated])
-        self.bus.subscribe(self._cache.heard, CatalogChanged)
-        self._shapes = Shapes()
-        self.calls = Calls(
+            self._add(name, backend, 30, 30, 3_600)
+        url = config.database_url.get_secret_value() if config.database_url is not None else None
+        self.record = Record(url, config.data_dir / RECORD_FILE if manifests is None else None)
+        self._pipeline = Pipeline.over(
+            configured,
             self.upstreams,
-            call_timeouts,
+            self.catalog,
+            self._syncs,
+            self.record,
             self.bus,
             longest=float(config.limits.call_s),
-            cache=self._cache,
-            shapes=self._shapes,
         )
+        self.calls = self._pipeline.calls
         results = config.data_dir / RESULTS_FOLDER if manifests is None else None
         self._large = Large.kept_in(results, config.results, count, cursor)
         learning = config.learning
         keeping = Keeping(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
         self._habits = HabitStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
         self.learner = Learner(learning.scope, self._habits, self.bus)
-        url = config.database_url.get_secret_value() if config.database_url is not None else None
-        self.record = Record(url, config.data_dir / RECORD_FILE if manifests is None else None)
+        self._means = Means(self.calls, self._pipeline.shapes, config, self.learner, self.record)
         self._counting = Counting(self.catalog, self.bus)
         self.insight, self._keeper = self._bookkeeping(origin := secrets.token_hex(8))
         self._sharing = Sharing(self.catalog, self._manifests, self.record, origin=origin)
@@ -154,12 +152,14 @@ class Gateway:
         usage = Usage(self.record, self.bus, keep)
         ledger = Ledger(self.record, self.bus, self._listing_cost, count=count)
         insight = Insight(
-            usage, Standings(usage, self.record, origin=origin, kept=keep.daily_days > 0), ledger, self._shapes
+            usage, Standings(usage, self.record, origin=origin, kept=keep.daily_days > 0), ledger, self._pipeline.shapes
         )
-        return insight, Keeper(self.record, self.bus, usage, ledger, keep, chores=(self._tend_standings,))
+        return insight, Keeper(
+            self.record, self.bus, usage, ledger, keep, chores=(self._tend_standings, self._pipeline.shapes.tend)
+        )
 
     def _add(
-        self, name: str, backend: Backend, start_timeout: float, list_timeout: float, ttl: float, isolated: bool
+        self, name: str, backend: Backend, start_timeout: float, list_timeout: float, ttl: float, instances: int = 0
     ) -> None:
         era = self.catalog.eras.get(name)
         remembered: Era | None = "modern" if era == "modern" else "legacy" if era else None
@@ -168,7 +168,8 @@ class Gateway:
             backend,
             self.bus,
             start_timeout=start_timeout,
-            isolated=isolated,
+            isolated=instances > 0,
+            max_instances=instances,
             era=remembered,
             known=self.catalog.snapshot.servers[name].known,
         )
@@ -200,6 +201,7 @@ class Gateway:
         # Before calls are cut off: that is no fault of their tools.
         await self.learner.close()
         answers = await self._keeper.close()
+        await self._means.close()
         # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
         await asyncio.gather(
             *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self._syncs.values())
@@ -209,6 +211,7 @@ class Gateway:
         await self.catalog.close()
         await asyncio.to_thread(self._large.store.close)
         if answers:
+            await self._pipeline.shapes.finish()
             await self._sharing.finish()
         await self.record.close()
         self._manifests.close()
@@ -230,7 +233,11 @@ class Gateway:
                 discovery_budget=settings.discovery_budget,
                 result_budget=settings.result_budget,
                 metatools=settings.metatools,
+                languages=self.config.code.languages,
                 pins=self.config.pins,
+                intent=settings.intent,
+                top_k=settings.top_k,
+                listing_budget=settings.listing_budget,
                 profile=key,
                 unlisted=self._hides_nothing(settings.tools),
             )
@@ -244,6 +251,7 @@ class Gateway:
                 self.bus,
                 self.insight,
                 self._large,
+                self._means,
             )
             self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
         return self._doors[key]
@@ -339,7 +347,8 @@ class Gateway:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             # Together: one server that will not go must not keep the others up.
-            self._cache.expire()
+            self._pipeline.cache.expire()
+            self._means.expire()
             chores = [
                 self.learner.flush(),
                 asyncio.to_thread(self._large.store.sweep),
@@ -353,8 +362,8 @@ class Gateway:
     async def _tend(self, name: str) -> None:
         upstream, server = self.upstreams[name], self.config.servers.get(name)
         self._syncs[name].expire()
-        if server is not None and server.idle_s and upstream.backend.kind == "stdio" and not self._watchers.of(name):
-            await upstream.rest(server.idle_s)
+        if server is not None and server.idle_s and (upstream.backend.kind == "stdio" or upstream.isolated):
+            await upstream.rest(server.idle_s, self._watchers.who(name))
 
     # --- the record
 
@@ -387,13 +396,5 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
 
     def _heard(self, event: Event) -> None:
-        if isinstance(event, UpstreamReady) and (watched := self._watchers.of(event.server)):
-            self._begin(self._watch_again(event.server, [uri for uri, _ in watched]))
-
-    async def _watch_again(self, server: str, uris: list[str]) -> None:
-        """A server that was started anew knows nothing of what its clients watch."""
-        upstream = self.upstreams[server]
-        for uri in uris:
-            with contextlib.suppress(PorticoError):
-                if (connection := upstream.live) is not None:
-                    await connection.request("resources/subscribe", {"uri": uri}, Ask(timeout=HOUSEKEEPING_S))
+        if isinstance(event, UpstreamReady) and self._watchers.of(event.server):
+            self._begin(self._watchers.watch_again(self.upstreams[event.server], HOUSEKEEPING_S))

@@ -6,6 +6,7 @@ PorticoError
 ├── InvalidArguments       arguments do not fit the tool's schema; carries each problem
 ├── BackendUnavailable     the tool is known, its server cannot be reached now; carries reason and since when
 │   ├── BackendTimeout     the server did not answer in time
+│   ├── BackendBusy        its limits are reached and too many wait already; nothing was sent
 │   └── RecordedOnly       the server is a recording: it can be searched and read, never called
 ├── StaleCursor            the catalog changed since the cursor was made, or the cursor is not ours
 └── RemoteError            the upstream answered a JSON-RPC error: code, message and data as they came
@@ -89,6 +90,12 @@ class BackendTimeout(BackendUnavailable):
     """The server did not answer in time."""
 
     kind = "timeout"
+
+
+class BackendBusy(BackendUnavailable):
+    """The server's limits are reached."""
+
+    kind = "busy"
 
 
 class RecordedOnly(BackendUnavailable):

@@ -33,6 +33,11 @@ class CatalogChanged:
 
 
 @dataclass(frozen=True)
+class MeaningsKnown:
+    """Every tool that can be has been given its vector: what is searched by meaning may rank otherwise."""
+
+
+@dataclass(frozen=True)
 class ListAnnounced:
     """A server said that one of its lists changed, and has been listed again; whether it did is another matter."""
 
@@ -79,6 +84,12 @@ class ToolCalled:
     """The caller took it back: neither a success nor the tool's failure."""
     cached: bool = False
     """An earlier answer was given again: the tool was not run."""
+    attempts: int = 1
+    """How often it was asked: a lost conversation is begun again for tools that may run twice."""
+    repaired: bool = False
+    """The arguments were made to fit."""
+    mismatched: bool = False
+    """The answer is not what the tool declares."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,7 @@ class StandingsChanged:
 
 Event = (
     CatalogChanged
+    | MeaningsKnown
     | ListAnnounced
     | UpstreamReady
     | UpstreamLost

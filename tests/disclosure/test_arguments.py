@@ -15,7 +15,7 @@ DEFINITIONS = metatools.definitions(metatools.NAMES, {"s": ""})
 
 
 def checked(name: str, /, **arguments: Any) -> Raw:
-    return checked_arguments(DEFINITIONS, name, arguments)
+    return checked_arguments(name, arguments)
 
 
 def refused(name: str, /, **arguments: Any) -> InvalidArguments:
@@ -111,7 +111,7 @@ def test_a_thousand_wrong_parameters_are_told_in_a_few_lines():
 @pytest.mark.parametrize("arguments", [None, [], "x", 3])
 def test_arguments_that_are_no_object_are_refused(arguments: Any):
     with pytest.raises(InvalidArguments, match="must be an object"):
-        checked_arguments(DEFINITIONS, "search_tools", arguments)
+        checked_arguments("search_tools", arguments)
 
 
 anything = st.recursive(
@@ -126,7 +126,7 @@ parameters = st.sampled_from(sorted({key for tool in DEFINITIONS for key in tool
 def test_any_arguments_are_checked_or_refused(name: str, arguments: Raw):
     before = repr(arguments)
     try:
-        meant = checked_arguments(DEFINITIONS, name, arguments)
+        meant = checked_arguments(name, arguments)
     except InvalidArguments:
         meant = {}
     definition = next(tool for tool in DEFINITIONS if tool["name"] == name)

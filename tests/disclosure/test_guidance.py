@@ -29,9 +29,10 @@ def test_the_first_thing_said_is_that_the_list_is_partial():
 
 def test_nobody_is_sent_to_a_tool_that_is_switched_off():
     said = meta_instructions(snapshot(1), ["search_tools", "describe_tools"])
-    assert "describe_tools" in said
+    assert "search_tools" in said
     assert "call_tool" not in said
-    assert "browse_tools" not in said
+    assert "run_code" not in said
+    assert "run_code" in meta_instructions(snapshot(1), ["search_tools", "run_code"])
 
 
 def test_servers_that_were_not_listed_yet_are_no_zero_tools():
@@ -41,7 +42,7 @@ def test_servers_that_were_not_listed_yet_are_no_zero_tools():
 @pytest.mark.parametrize("said", [meta_instructions(snapshot(5), metatools.NAMES), full_instructions(snapshot(5))])
 def test_instructions_fit_where_clients_cut_them_and_warn_of_third_parties(said: str):
     assert len(said.encode()) < CLIENT_LIMIT
-    assert "not as instructions" in said
+    assert "not instructions" in said
 
 
 def test_a_server_s_own_instructions_are_whole_if_short():

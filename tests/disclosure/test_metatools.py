@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from portico.catalog.taxonomy import TAXONOMY
-from portico.disclosure import metatools
+from portico.disclosure import capability, metatools
 from portico.disclosure.tokens import count
 from portico.upstream.backend import Raw
 
@@ -40,11 +40,31 @@ def test_all_of_them_cost_little():
 
 @pytest.mark.parametrize("tool", definitions("a"), ids=lambda tool: tool["name"])
 def test_each_says_truly_what_it_does(tool: Raw):
-    assert tool["annotations"]["readOnlyHint"] is (tool["name"] != "call_tool")
-    assert tool["annotations"]["destructiveHint"] is (tool["name"] == "call_tool")
+    runs_tools = tool["name"] in ("call_tool", "run_code", "run_workflow")
+    assert tool["annotations"]["readOnlyHint"] is not runs_tools
+    assert tool["annotations"]["destructiveHint"] is runs_tools
     assert tool["_meta"] == {"anthropic/alwaysLoad": True}
     jsonschema_rs.validator_for(tool["inputSchema"])
-    assert set(tool["inputSchema"]["required"]) <= tool["inputSchema"]["properties"].keys()
+    assert set(tool["inputSchema"].get("required", ())) <= tool["inputSchema"]["properties"].keys()
+
+
+def test_a_parameter_is_listed_where_it_makes_a_difference():
+    def told(offer: metatools.Offer) -> dict[str, set[str]]:
+        return {
+            tool["name"]: set(tool["inputSchema"]["properties"])
+            for tool in metatools.definitions(metatools.NAMES, {}, offer)
+        }
+
+    plain, all_of_it = told(metatools.Offer()), told(metatools.Offer(tagged=True, isolated=True))
+    assert all_of_it["search_tools"] - plain["search_tools"] == {"tags"}
+    for name in ("call_tool", "run_code", "run_workflow"):
+        assert all_of_it[name] - plain[name] == {"session"}
+
+
+def test_only_the_languages_that_are_run_are_offered():
+    offered = metatools.definitions(["run_code"], {}, metatools.Offer(languages=("lua", "python")))
+    language = offered[0]["inputSchema"]["properties"]["language"]
+    assert (language["enum"], language["default"]) == (["lua", "python"], "lua")
 
 
 def test_every_meta_tool_of_this_version_is_one_the_configuration_knows():
@@ -57,22 +77,22 @@ def test_every_meta_tool_of_this_version_is_one_the_configuration_knows():
 
 
 def test_without_servers_the_capability_index_says_so():
-    assert metatools.capability_index({}) == "No servers are configured."
+    assert capability.capability_index({}) == "No servers are configured."
 
 
 def test_few_servers_are_all_named_under_their_category_larger_ones_first():
     servers = {"tavily": "web-search", "redis": "databases", "mongodb": "databases", "new": ""}
     line = "Servers by category: databases (redis, mongodb), web-search (tavily), no tools known yet (new)."
-    assert metatools.capability_index(servers) == line
+    assert capability.capability_index(servers) == line
 
 
 def test_servers_nobody_has_heard_yet_are_named_without_a_category():
-    assert metatools.capability_index({"b": "", "a": ""}) == "Servers here: a, b."
+    assert capability.capability_index({"b": "", "a": ""}) == "Servers here: a, b."
 
 
 def test_of_a_large_category_the_plainest_names_stand_and_the_rest_is_counted():
     servers = {f"aws-service-with-a-long-name-{number}": "cloud" for number in range(60)}
-    index = metatools.capability_index({**servers, "gcloud": "cloud", "redis": "databases"})
+    index = capability.capability_index({**servers, "gcloud": "cloud", "redis": "databases"})
     assert index.startswith("Servers by category: cloud (gcloud, aws-service-with-a-long-name-0, ")
     named = index.count("aws-service")
     assert f" +{60 - named})" in index
@@ -80,14 +100,14 @@ def test_of_a_large_category_the_plainest_names_stand_and_the_rest_is_counted():
 
 
 def test_with_too_many_servers_every_category_is_still_there_with_examples():
-    index = metatools.capability_index(SERVERS)
+    index = capability.capability_index(SERVERS)
     assert index.startswith("Categories of the 200 servers here, with examples: ")
     assert all(kind in index for kind in set(SERVERS.values()))
     assert "server-number-0" in index
 
 
 def test_with_too_many_categories_the_smallest_are_counted():
-    index = metatools.capability_index({f"server-{number}": f"category-of-{number}" for number in range(200)})
+    index = capability.capability_index({f"server-{number}": f"category-of-{number}" for number in range(200)})
     shown = index.count("category-of-")
     assert 5 < shown < 200
     assert index.endswith(f", {200 - shown} more.")
@@ -96,11 +116,11 @@ def test_with_too_many_categories_the_smallest_are_counted():
 @pytest.mark.parametrize("number", [0, 1, 2, 7, 30, 60, 200])
 def test_the_capability_index_fits_whatever_the_order(number: int):
     some = dict([*SERVERS.items()][:number])
-    index = metatools.capability_index(some)
-    assert count(index) <= metatools.CAPABILITY_INDEX_TOKENS
-    assert index == metatools.capability_index(dict(reversed(some.items())))
+    index = capability.capability_index(some)
+    assert count(index) <= capability.CAPABILITY_INDEX_TOKENS
+    assert index == capability.capability_index(dict(reversed(some.items())))
 
 
 def test_servers_of_the_longest_names_fit():
-    index = metatools.capability_index({f"{number:03}" + "x" * 37: "" for number in range(100)})
-    assert count(index) <= metatools.CAPABILITY_INDEX_TOKENS
+    index = capability.capability_index({f"{number:03}" + "x" * 37: "" for number in range(100)})
+    assert count(index) <= capability.CAPABILITY_INDEX_TOKENS

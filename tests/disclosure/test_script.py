@@ -22,10 +22,11 @@ def taking(required: Raw, name: str = "add") -> Raw:
 ODD = taking({"a-b": {"type": "string"}, "list": {"type": "array", "items": {"type": "null"}}}, "get-item")
 
 
-def test_the_call_is_written_in_both_languages():
+def test_the_call_is_written_in_every_language():
     number = {"type": "integer", "default": 2}
     assert example(taking({"a": number, "b": number})) == {
         "python": "await calculator.add(a=2, b=2)",
+        "javascript": 'await calculator.add({"a":2,"b":2})',
         "lua": "calculator.add({a = 2, b = 2}):await()",
     }
     assert example(taking({}))["python"] == "await calculator.add()"

@@ -305,7 +305,8 @@ async def test_a_cursor_for_the_list_that_is_none_of_ours_is_an_error(exposure: 
 
 
 async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_mentioned():
-    config = Config(metatools={"call_tool": False, "browse_tools": False})
+    off = ("call_tool", "run_code", "run_workflow", "browse_tools")
+    config = Config(metatools=dict.fromkeys(off, False))  # pyright: ignore[reportArgumentType]
     async with gateway_over({"s": issues()}, config) as gateway, connect(gateway) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["search_tools", "describe_tools"]
         found = await client.call_tool("search_tools", {"query": "issue"})

@@ -76,7 +76,7 @@ async def test_arguments_that_are_no_object_are_refused(arguments: Any):
 async def test_wrong_arguments_never_reach_the_server():
     house = House()
     with pytest.raises(InvalidArguments):
-        await house.call({"text": 3})
+        await house.call({"text": [3]})
     assert house.backend.connections == 0
     assert house.called == []
 

@@ -19,7 +19,7 @@ from portico.catalog.address import identifiers
 from portico.catalog.documents import documents
 from portico.catalog.snapshot import Snapshot
 from portico.config import BackendConfig, Config, Profile, ProfileBudgets
-from portico.disclosure import discovery, metatools
+from portico.disclosure import capability, discovery, metatools
 from portico.disclosure.shelves import Shelves
 from portico.disclosure.tokens import best_counter
 from portico.search import Index
@@ -215,8 +215,8 @@ async def test_the_list_is_byte_identical_from_call_to_call_and_from_client_to_c
 
 
 async def test_the_capability_index_fits_its_tokens(fleet: Fleet, tokens: Callable[[str], int]):
-    index = metatools.capability_index(fleet.snapshot.main_categories)
-    assert tokens(index) <= metatools.CAPABILITY_INDEX_TOKENS
+    index = capability.capability_index(fleet.snapshot.main_categories)
+    assert tokens(index) <= capability.CAPABILITY_INDEX_TOKENS
     listed = (await fleet.client.list_tools()).tools[0]
     assert listed.description is not None
     assert listed.description.endswith(index)

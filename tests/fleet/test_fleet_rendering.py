@@ -1,5 +1,6 @@
 """Every tool of a recorded fleet of real servers can be shown, in budget, with nothing a caller needs lost."""
 
+import functools
 import gzip
 import os
 import re
@@ -15,9 +16,10 @@ import pytest
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
 from portico.catalog.visible import shown
+from portico.disclosure import render
 from portico.disclosure.example import example
 from portico.disclosure.prose import flat
-from portico.disclosure.render import brief, full, full_text, schema
+from portico.disclosure.render import full
 from portico.disclosure.tokens import count, exact_counter
 from tests.disclosure.test_describing import answers, joined
 
@@ -25,6 +27,9 @@ SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().paren
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 
 pytestmark = pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
+
+# Several tests read the same form of the same tool, and count it: each is made once.
+brief, schema, full_text = map(functools.cache, (render.brief, render.schema, render.full_text))
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +39,15 @@ def tools() -> list[Tool]:
     return [make_tool(server["slug"], definition) for server in servers for definition in server["tools"]]
 
 
-@pytest.fixture
-def tokens(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
-    if "TIKTOKEN_CACHE_DIR" not in os.environ:
-        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(SHARED / "tokenizer"))
-    exact = exact_counter()
-    if exact is None:
-        pytest.skip("tiktoken or its o200k_base table is not at hand")
-    return exact.count
+@pytest.fixture(scope="module")
+def tokens() -> Iterator[Callable[[str], int]]:
+    with pytest.MonkeyPatch.context() as patch:
+        if "TIKTOKEN_CACHE_DIR" not in os.environ:
+            patch.setenv("TIKTOKEN_CACHE_DIR", str(SHARED / "tokenizer"))
+        exact = exact_counter()
+        if exact is None:
+            pytest.skip("tiktoken or its o200k_base table is not at hand")
+        yield functools.cache(exact.count)
 
 
 def quantile(values: list[float] | list[int], share: float) -> float:

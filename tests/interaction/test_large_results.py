@@ -417,7 +417,9 @@ async def test_a_tool_that_changed_is_asked_anew(tmp_path: Path) -> None:
         gateway.bus.subscribe(heard, CatalogChanged)
         backend.change([{**tool("read", n="integer", other="string"), **READ_ONLY}])
         await asyncio.wait_for(changed.wait(), PATIENCE_S)
-        assert texts(await call(client, "s.read")) == ["answer 2"]
+        remark, answer = texts(await call(client, "s.read"))
+        assert "definition of this tool changed" in remark
+        assert answer == "answer 2"
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

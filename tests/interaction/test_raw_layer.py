@@ -96,6 +96,10 @@ async def test_a_definition_is_listed_as_it_was_given_but_for_its_name(full: Raw
 @pytest.mark.parametrize("what", vendor.RESULTS)
 async def test_a_result_arrives_unchanged(wire: Wire, what: str) -> None:
     answered = (await wire.call("odd", what=what))["result"]
+    if wire.exposed == "meta":
+        # The server declares objects and says all sorts of things: that is remarked on, and passed on.
+        answered.get("_meta", {}).pop("portico/output_mismatch", None)
+        answered = answered if answered.get("_meta") else {key: answered[key] for key in answered if key != "_meta"}
     arrived = without_envelope(answered, wire.client)
     assert arrived == vendor.RESULTS[what]
     assert repr(arrived) == repr(vendor.RESULTS[what]), "True is not 1, 1.0 is not 1, and keys keep their order"
@@ -103,11 +107,15 @@ async def test_a_result_arrives_unchanged(wire: Wire, what: str) -> None:
 
 @pytest.mark.parametrize("what", vendor.ERRORS)
 async def test_an_error_arrives_unchanged(wire: Wire, what: str) -> None:
-    error = (await wire.call("refuse", what=what))["error"]
+    answered = await wire.call("refuse", what=what)
     expected: dict[str, Any] = {"code": vendor.CODE, "message": vendor.MESSAGE}
     if what != vendor.NO_DATA:
         expected["data"] = vendor.ERRORS[what]
-    assert repr(error) == repr(expected)
+    if wire.exposed == "full":
+        assert repr(answered["error"]) == repr(expected)
+    else:
+        told = answered["result"]["_meta"]["portico/error"]
+        assert repr({key: told[key] for key in ("code", "message", "data") if key in told}) == repr(expected)
 
 
 async def test_arguments_reach_the_server_unchanged(wire: Wire) -> None:

@@ -128,7 +128,7 @@ async def test_before_the_server_was_ever_heard_the_view_is_there_and_empty() ->
     async with gateway_over({"only": backend}, BARE, listed=False) as gateway, connect(gateway) as client:
         assert await names(client) == []
         heard.set()
-        await asyncio.wait_for(gateway.listed(), 10)
+        await asyncio.wait_for(gateway.listed(), 30)
         assert await names(client) == ["late"]
 
 

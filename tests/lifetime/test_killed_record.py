@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico.storage.record import Record
+from tests.fixtures.postgres import PostgresDatabase
 from tests.fixtures.postgres import postgres as postgres
 
 PATIENCE_S = 60
@@ -41,7 +42,8 @@ asyncio.run(main())
 async def test_a_gateway_that_is_killed_loses_no_batch_that_was_written_and_breaks_none(
     kind: str, batches: int, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    url = request.getfixturevalue("postgres").url if kind == "postgresql" else ""
+    postgres: PostgresDatabase | None = request.getfixturevalue("postgres") if kind == "postgresql" else None
+    url = postgres.url if postgres else ""
     path = tmp_path / "data" / "record.sqlite3"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _WRITE, url, str(path), str(BATCH), stdout=subprocess.PIPE
@@ -62,6 +64,8 @@ async def test_a_gateway_that_is_killed_loses_no_batch_that_was_written_and_brea
     if sys.platform != "win32":
         assert process.returncode == -signal.SIGKILL
 
+    if postgres:
+        await asyncio.to_thread(postgres.let_go)
     record = Record(url or None, path)
     calls = await record.calls(limit=1_000_000)
     kept = len(calls) // BATCH

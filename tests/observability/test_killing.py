@@ -16,6 +16,7 @@ import pytest
 
 from portico.observability.keeper import COUNT_PATIENCE_S, WRITE_AFTER_S
 from portico.storage.record import Record
+from tests.fixtures.postgres import PostgresDatabase
 from tests.fixtures.raw_client import ENVELOPE, MODERN
 from tests.lifetime.house import launch
 from tests.lifetime.marks import new_mark
@@ -88,7 +89,8 @@ async def served(config: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Proces
 async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    url = request.getfixturevalue("postgres").url if kind == "postgresql" else None
+    postgres: PostgresDatabase | None = request.getfixturevalue("postgres") if kind == "postgresql" else None
+    url = postgres.url if postgres else None
     path = tmp_path / "data" / "portico.sqlite3"
     config = tmp_path / "portico.json"
     calculator = {"type": "functions", "functions": "portico.demo.calculator:TOOLS", "start": "boot"}
@@ -106,6 +108,9 @@ async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_n
             process.kill()
             killed_at = time.time()
             assert await process.wait() == -signal.SIGKILL
+        if postgres:
+            await record.close()
+            await asyncio.to_thread(postgres.let_go)
         kept = len(await record.calls(limit=1_000_000))
         lost = len(client.answered) - kept
         assert lost <= sum(at > killed_at - UNWRITTEN_S - MARGIN_S for at in client.answered)

@@ -125,7 +125,7 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(place: P
                     assert any(f"{twin.address}(" in found for twin in twins), found
             running = marked(mark)
             assert len(running) >= sum(server.transport == "stdio" for server in servers)
-        _, alive = psutil.wait_procs(running, timeout=5)
+        _, alive = psutil.wait_procs(running, timeout=30)
         assert alive == []
         assert marked(mark) == []
 

@@ -20,7 +20,7 @@ from benchmarks import fleet
 from portico.app import Gateway
 from portico.config import BackendConfig, Config
 from portico.demo import servers
-from portico.disclosure.metatools import CAPABILITY_INDEX_TOKENS
+from portico.disclosure.capability import CAPABILITY_INDEX_TOKENS
 from portico.disclosure.tokens import best_counter
 from portico.execution.call import NOBODY
 from portico.testing import FakeBackend, Transport, connect, gateway_over

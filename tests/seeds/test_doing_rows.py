@@ -1,4 +1,4 @@
-"""Rows A11, A12 and C4 of the seeds: what earlier projects promised of calls and their results."""
+"""Rows A11, A12, C4, D3, D4 and E5 of the seeds: what earlier projects promised of calls and their results."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from portico.access import Caller
 from portico.catalog.tool import Tool, make_tool
 from portico.disclosure import cursor
 from portico.disclosure.tokens import count
-from portico.errors import InvalidArguments, UnknownName
-from portico.events import Bus
+from portico.errors import BackendUnavailable, InvalidArguments, RemoteError, UnknownName
+from portico.events import Bus, CatalogChanged
 from portico.execution.cache import Cache, CacheRule
 from portico.execution.call import Calls, Origin
 from portico.execution.handles import Handles
@@ -21,9 +21,10 @@ from portico.execution.looking import shape_of_call
 from portico.execution.reader import Reader
 from portico.execution.results import ResultStore
 from portico.storage.result_files import ResultFiles
-from portico.testing import FakeBackend
-from portico.upstream.backend import Raw
+from portico.testing import FakeBackend, connect, gateway_over
+from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import Upstream
+from tests.interaction.fakes import said
 
 LIST = make_tool("github", {"name": "list_issues", "annotations": {"readOnlyHint": True}})
 CLOSE = make_tool("github", {"name": "close_issue"})
@@ -39,8 +40,8 @@ class House:
         for name in ("list_issues", "close_issue"):
             self.backend.on_call(name, lambda arguments: answer)
         upstream = Upstream("github", self.backend, bus)
-        cache = Cache({"github": rule or CacheRule()}, clock=lambda: self.now)
-        self.calls = Calls({"github": upstream}, {}, bus, cache=cache, shapes=Shapes())
+        self.cache = Cache({"github": rule or CacheRule()}, clock=lambda: self.now)
+        self.calls = Calls({"github": upstream}, {}, bus, cache=self.cache, shapes=Shapes())
         self.store = ResultStore(ResultFiles(folder))
         self.handles = Handles(self.store, count, cursor)
         self.reader = Reader(self.store, count, cursor)
@@ -140,3 +141,114 @@ async def test_c4_a_tool_that_may_change_things_is_not_called_to_be_looked_at(tm
     assert house.asked == 0
     await shape_of_call(house.calls, CLOSE, {}, Origin(ME), confirm=True, count=count)
     assert house.asked == 1
+
+
+# D3: execution that validates input, resolves the backend, validates output, and has consistent errors
+
+
+def tracker() -> FakeBackend:
+    schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+    declared = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    backend = FakeBackend(
+        [{"name": name, "inputSchema": schema, "outputSchema": declared} for name in ("get_issue", "refuse", "hang")]
+    )
+
+    def refuse(arguments: Raw) -> Raw:
+        raise RemoteError(-32602, "no such issue", {"number": arguments["number"]})
+
+    def lose(arguments: Raw) -> Raw:
+        raise BackendUnavailable("github: it went away")
+
+    backend.on_call("get_issue", lambda arguments: {"content": [], "structuredContent": {"title": arguments["number"]}})
+    backend.on_call("refuse", refuse)
+    backend.on_call("hang", lose)
+    return backend
+
+
+async def test_d3_arguments_are_checked_repaired_where_that_is_certain_and_the_answer_is_checked_too():
+    backend = tracker()
+    async with gateway_over({"github": backend}) as gateway, connect(gateway) as client:
+        arguments = {"name": "github.get_issue", "arguments": {"number": "7"}}
+        answer = await client.call_tool("call_tool", arguments)
+    assert ("tools/call", {"name": "get_issue", "arguments": {"number": 7}}) in [
+        (method, {key: params[key] for key in ("name", "arguments") if key in params})
+        for method, params in backend.requests
+    ]
+    meta = answer.meta or {}
+    assert meta["portico/repaired"] == ['number: "7" read as 7']
+    assert meta["portico/output_mismatch"] == ['title: 7 is not of type "string"']
+    assert answer.structured_content == {"title": 7}
+    assert '[arguments repaired: number: "7" read as 7]' in said(answer)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind", "retryable", "schema"),
+    [
+        ("github.get_issue", {"number": "seven"}, "invalid_arguments", False, True),
+        ("github.get_issues", {"number": 7}, "unknown_name", False, False),
+        ("github.refuse", {"number": 7}, "remote", False, True),
+        ("github.hang", {"number": 7}, "unavailable", True, False),
+    ],
+)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_d3_every_error_says_its_kind_what_to_do_and_whether_to_try_again(
+    tool: str, arguments: Raw, kind: str, retryable: bool, schema: bool, era: Era
+):
+    async with gateway_over({"github": tracker()}) as gateway, connect(gateway, era=era) as client:
+        answer = await client.call_tool("call_tool", {"name": tool, "arguments": arguments})
+    assert answer.is_error
+    told = (answer.meta or {})["portico/error"]
+    assert (told["kind"], told["retryable"]) == (kind, retryable)
+    assert told["message"]
+    assert said(answer).startswith(f"{kind}: ")
+    assert ("number: integer" in said(answer)) is schema
+
+
+# D4: a result cache by tool and argument hash
+
+
+async def test_d4_the_same_arguments_in_any_order_are_the_same_question(tmp_path: Path):
+    house = House(tmp_path, {"content": []}, CacheRule(ttl_s=60))
+    await house.call(state="open", page=1)
+    await house.call(page=1, state="open")
+    assert house.asked == 1
+    await house.call(page=2, state="open")
+    await house.call(make_tool("github", {**LIST.definition, "description": "another"}), page=1, state="open")
+    assert house.asked == 3
+
+
+async def test_d4_any_number_of_identical_calls_at_once_are_one(tmp_path: Path):
+    house = House(tmp_path, {"content": []}, CacheRule(ttl_s=60))
+    await asyncio.gather(*(house.call(state="open") for _ in range(200)))
+    assert house.asked == 1
+
+
+# E5: schema changes are found by hash at execution time, and caches are invalidated
+
+
+async def test_e5_a_definition_that_changed_is_noticed_by_the_call_and_told_once():
+    schema: Raw = {"type": "object", "properties": {"state": {"type": "string"}}}
+    backend = FakeBackend([{"name": "list_issues", "inputSchema": schema}])
+
+    def refuse(arguments: Raw) -> Raw:
+        raise RemoteError(-32602, "Invalid arguments: repo is missing")
+
+    backend.on_call("list_issues", refuse)
+    async with gateway_over({"github": backend}) as gateway, connect(gateway) as client:
+        backend.listing["tools"] = [{"name": "list_issues", "inputSchema": {**schema, "required": ["repo"]}}]
+        call = {"name": "github.list_issues", "arguments": {"state": "open"}}
+        first = said(await client.call_tool("call_tool", call))
+        assert "The definition of github.list_issues changed since you saw it" in first
+        second = await client.call_tool("call_tool", call)
+        assert "changed since" not in said(second)
+        assert (second.meta or {})["portico/error"]["kind"] == "invalid_arguments"
+    assert sum(method == "tools/call" for method, _ in backend.requests) == 1
+
+
+async def test_e5_what_was_kept_of_the_old_definition_is_not_given_again(tmp_path: Path):
+    house = House(tmp_path, {"content": []}, CacheRule(ttl_s=60))
+    await house.call()
+    house.cache.heard(CatalogChanged("github", changed=("github.list_issues",)))
+    assert len(house.cache) == 0
+    await house.call()
+    assert house.asked == 2

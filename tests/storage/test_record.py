@@ -62,9 +62,21 @@ def offering(
 
 @contextlib.asynccontextmanager
 async def following(record: Record, origin: str) -> AsyncGenerator["asyncio.Queue[News]"]:
+    """What a record reports, from when it has caught up: what is told before that may be told twice."""
     heard: asyncio.Queue[News] = asyncio.Queue()
     await record.open()
-    task = asyncio.create_task(record.follow(heard.put_nowait, origin=origin))
+    caught_up = asyncio.Event()
+    read = record._read  # pyright: ignore[reportPrivateUsage]
+
+    async def catch_up(work: Any) -> Any:
+        found = await read(work)
+        caught_up.set()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record, "_read", catch_up)
+        task = asyncio.create_task(record.follow(heard.put_nowait, origin=origin))
+        await asyncio.wait_for(caught_up.wait(), PATIENCE_S)
     try:
         yield heard
     finally:

@@ -276,6 +276,7 @@ def test_the_newest_migration_is_the_one_that_is_expected():
 
 
 async def test_a_migration_waits_for_the_one_that_is_under_way(postgres: PostgresDatabase):
+    from portico.storage.sql.migration import HEAD
     from portico.storage.sql.upsert import exclusively
 
     first, second = Record(postgres.url, None), Record(postgres.url, None)
@@ -287,7 +288,7 @@ async def test_a_migration_waits_for_the_one_that_is_under_way(postgres: Postgre
         await exclusively(db, "migration")
         held.set()
         await free.wait()
-        await db.exec_driver_sql("update portico_version set version_num = '0001'")
+        await db.exec_driver_sql(f"update portico_version set version_num = '{HEAD}'")
 
     async with asyncio.timeout(PATIENCE_S):
         holding = asyncio.create_task(database.write(hold))

@@ -17,7 +17,7 @@ from portico.upstream.handshake import (
     introduce,
 )
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 DISCOVERED: Raw = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 INITIALIZED: Raw = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
 NEVER = object()

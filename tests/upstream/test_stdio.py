@@ -17,7 +17,7 @@ from portico.upstream import handshake, process, stdio
 from portico.upstream.backend import Ask, Raw
 from portico.upstream.stdio import STDERR_LINE_CHARS, STDERR_LINES, StdioBackend
 from tests.fixtures import everything_command
-from tests.upstream.loopback import Caller, Ears, soon
+from tests.upstream.loopback import Caller, Ears, let_pass, soon
 from tests.upstream.scripted import PATIENCE_S, call, conversation, methods, misbehaved, overheard, scripted
 
 ECHO = """
@@ -569,21 +569,30 @@ for id, method, params in requests():
         assert await soon(ears.notifications) == ("notifications/message", {"data": True})
 
 
-async def test_progress_keeps_a_long_call_alive_and_comes_before_its_answer():
+async def test_progress_keeps_a_long_call_alive_and_comes_before_its_answer(tmp_path: Path):
     body = """
 shake()
 for id, method, params in requests():
     for step in range(10):
-        time.sleep(.1)
         token = params["_meta"]["progressToken"]
         send(method="notifications/progress", params={"progressToken": token, "progress": step})
+        while step < 9 and not os.path.exists(f"{sys.argv[1]}/{step}"):
+            time.sleep(.01)
     send(id=id, result={"done": True})
 """
-    caller = Caller()
+
+    class Slow(Caller):
+        async def notify(self, method: str, params: Raw) -> None:
+            await super().notify(method, params)
+            if params["progress"] < 9:
+                let_pass(50)
+                (tmp_path / str(params["progress"])).touch()
+
+    caller = Slow()
     params: Raw = {"name": "x", "_meta": {"progressToken": "mine"}}
-    async with conversation(scripted(body)) as (connection, _):
-        async with asyncio.timeout(PATIENCE_S):
-            assert await connection.request("tools/call", params, Ask(timeout=0.8, relay=caller)) == {"done": True}
+    backend = scripted(body)
+    async with conversation(replace(backend, args=(*backend.args, str(tmp_path)))) as (connection, _):
+        assert await connection.request("tools/call", params, Ask(timeout=60, relay=caller)) == {"done": True}
     assert [(told["progressToken"], told["progress"]) for _, told in caller.told] == [("mine", n) for n in range(10)]
 
 

@@ -433,7 +433,6 @@ async def test_a_busy_server_gets_no_rest():
 
 async def test_a_server_that_was_just_started_is_not_idle():
     async with upstream(fake()) as watched:
-        watched._last_used = -1e9  # pyright: ignore[reportPrivateUsage]
         await watched.connect()
         await watched.rest(idle=600)
         assert watched.state == "ready"
@@ -559,14 +558,13 @@ async def test_the_death_of_one_sessions_instance_leaves_the_others_ready():
         await until(lambda: not alive(one))
         assert int(await call(watched, "pid", "two")) == two
         assert watched.state == "ready"
-        await until(lambda: "one" not in watched._live)  # pyright: ignore[reportPrivateUsage]
+        await until(lambda: not watched.has("one"))
         assert int(await call(watched, "pid", "one")) != one
 
 
-async def test_instances_are_counted_while_they_start(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(supervisor, "MAX_SESSIONS", 2)
+async def test_instances_are_counted_while_they_start():
     backend = Slow()
-    async with upstream(backend, isolated=True) as watched:
+    async with upstream(backend, isolated=True, max_instances=2) as watched:
         callers = [asyncio.create_task(call(watched, session=str(number))) for number in range(5)]
         await backend.begun.wait()
         backend.gate.set()
@@ -574,6 +572,54 @@ async def test_instances_are_counted_while_they_start(monkeypatch: pytest.Monkey
     refused = [outcome for outcome in outcomes if isinstance(outcome, BackendUnavailable)]
     assert len(refused) == 3
     assert "isolation: shared" in refused[0].advice
+
+
+async def test_for_the_sixty_fifth_instance_the_longest_unused_goes():
+    backend = fake()
+    async with upstream(backend, isolated=True) as watched:
+        for number in range(64):
+            await call(watched, session=str(number))
+        await call(watched, session="0")
+        await call(watched, session="the 65th")
+        await until(lambda: backend.connected == 64)
+        assert not watched.has("1")
+        assert all(watched.has(key) for key in ("0", "2", "63", "the 65th"))
+        assert watched.status().diagnostics["instances"] == 64
+
+
+async def test_an_instance_that_somebody_waits_for_never_goes_for_another():
+    backend, gate = fake(), asyncio.Event()
+
+    async def wait(_: Any) -> dict[str, Any]:
+        await gate.wait()
+        return ANSWER
+
+    backend.on_call("wait", wait)
+    async with upstream(backend, isolated=True, max_instances=2) as watched:
+        busy = [asyncio.create_task(call(watched, "wait", str(number))) for number in range(2)]
+        await until(lambda: len(backend.requests) == 2)
+        with pytest.raises(BackendUnavailable, match="all are busy"):
+            await call(watched, session="one more")
+        gate.set()
+        await asyncio.gather(*busy)
+        assert await call(watched, session="one more") == "echoed"
+
+
+async def test_the_instance_a_server_is_listed_by_is_no_clients_and_is_not_counted():
+    async with upstream(fake(), isolated=True, max_instances=1) as watched:
+        await watched.connect()
+        await call(watched, session="one")
+        assert watched.conversation("one") is not watched.conversation("")
+
+
+async def test_what_is_watched_gets_no_rest_and_the_others_do():
+    backend = fake()
+    async with upstream(backend, isolated=True) as watched:
+        for session in ("watching", "idle"):
+            await call(watched, session=session)
+        await watched.rest(0, watched_by={"watching"})
+        assert (watched.has("watching"), watched.has("idle")) == (True, False)
+        assert watched.state == "ready"
 
 
 async def test_each_legacy_client_of_a_gateway_has_its_own_instance_and_takes_it_along():

@@ -8,7 +8,7 @@ name while it is unique.
 import hashlib
 import keyword
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +34,8 @@ _JAVASCRIPT = (
     " function if implements import in instanceof interface let new null package private protected public return static"
     " super switch this throw true try typeof undefined var void while with yield"
 )
+SCRIPT_WORDS = frozenset({"result", "store", "load", "print", "search_tools", "describe_tools", "call_tool"})
+"""What scripts find of ours: no server goes by these names there."""
 RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *_LUA.split(), *_JAVASCRIPT.split()})
 
 
@@ -43,11 +45,12 @@ def identifier(name: str) -> str:
     return f"_{word}" if word[0].isdigit() or word in RESERVED else word
 
 
-def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """Identifier → name, collision-free and independent of the order given."""
+def identifiers(names: Iterable[str], ours: Collection[str] = ()) -> dict[str, str]:
+    """Identifier → name, collision-free and independent of the order given; `ours` are words that are taken."""
     taken: dict[str, str] = {}
     for name in sorted(set(names), key=lambda name: (identifier(name) != name, name)):
         word = identifier(name)
+        word = f"_{word}" if word in ours else word
         while word in taken:
             word = f"{word}_{_digest(name)}"
         taken[word] = name

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from portico.access import Scope
-from portico.catalog.address import Resolver, flat_names, fold, identifiers, nearest
+from portico.catalog.address import SCRIPT_WORDS, Resolver, flat_names, fold, identifiers, nearest
 from portico.catalog.listing import Offers
 from portico.catalog.tool import Tool
 from portico.catalog.visible import quoted
@@ -50,6 +50,11 @@ class ServerEntry:
         for name, tool in self.tools.items():
             digest.update(f"\0{name}\0{tool.hash}".encode())
         return digest.hexdigest()
+
+    @cached_property
+    def words(self) -> Mapping[str, str]:
+        """The identifiers that scripts know its tools by, with their names."""
+        return identifiers(self.tools)
 
 
 def most_common(counts: Mapping[str, int]) -> str:
@@ -104,6 +109,11 @@ class Snapshot:
         return Resolver(self.tools)
 
     @cached_property
+    def words(self) -> Mapping[str, str]:
+        """The identifiers that scripts know the servers by, with their names."""
+        return identifiers(self.servers, SCRIPT_WORDS)
+
+    @cached_property
     def flat(self) -> dict[str, Tool]:
         """Every tool by its flat name, `server__tool`."""
         names = flat_names((tool.server, tool.name) for tool in self.tools.values())
@@ -128,7 +138,7 @@ class Snapshot:
             return entry
         spelled, folded = name.strip(), fold(name)
         meant = [key for key in self.servers if folded and fold(key) == folded]
-        if found := identifiers(self.servers).get(spelled) or (meant[0] if len(meant) == 1 else None):
+        if found := self.words.get(spelled) or (meant[0] if len(meant) == 1 else None):
             return self.servers[found]
         near = tuple(meant) or nearest(spelled, self.servers)
         raise UnknownName(

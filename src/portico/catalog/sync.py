@@ -18,7 +18,7 @@ from portico.catalog.listing import Listing, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.errors import PorticoError
-from portico.events import Bus, ListAnnounced, ResourceUpdated
+from portico.events import Bus, ListAnnounced, MeaningsKnown, ResourceUpdated
 from portico.search import Index
 from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifest, Manifests
@@ -141,6 +141,7 @@ class Catalog:
     async def _encode(self, meanings: Meanings) -> None:
         try:
             await self._bring(meanings)
+            self._bus.publish(MeaningsKnown())
         except Exception as error:  # words still work, and the next listing tries again
             reason = f"{type(error).__name__}: {error}"
             if reason != self._not_encoded_because:
@@ -232,6 +233,12 @@ class Sync:
             self.request()
         assert self._listing is not None
         await asyncio.shield(self._listing)
+
+    async def settled(self, patience: float) -> None:
+        """Wait for a listing that is under way, but not longer; whoever gives up does not stop it."""
+        listing = self._listing
+        if listing is not None and not listing.done():
+            await asyncio.wait({listing}, timeout=patience)
 
     def request(self) -> None:
         """List soon."""

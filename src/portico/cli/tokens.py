@@ -121,11 +121,14 @@ def _view(gateway: Gateway, setup: Setup, exposure: Exposure) -> View:
 
 
 async def _measured(gateway: Gateway, setup: Setup, counter: Counter) -> Report:
-    snapshot, costs = gateway.view(setup.profile).snapshot, Costs(counter.count)
+    view, costs = gateway.view(setup.profile), Costs(counter.count)
+    snapshot = view.snapshot
+    # What an intent brings cannot be told where none is written.
+    exposures: list[Exposure] = [one for one in _EXPOSURES if one != "semantic" or view.face.intent]
     return Report(
         counter,
         tuple(_bills(snapshot, costs, counter)),
-        tuple([await _start(_view(gateway, setup, one), one, counter) for one in _EXPOSURES]),
+        tuple([await _start(_view(gateway, setup, one), one, counter) for one in exposures]),
         # Through the meta-tools, whatever the profile's own exposure: in `full` there are no tiers to measure.
         await ways(_view(gateway, setup, "meta"), gateway.record, counter, costs),
         tuple(sorted(name for name, entry in snapshot.servers.items() if not entry.known)),

@@ -36,6 +36,10 @@ class ToolRules(Section):
     allow: tuple[str, ...] = Field(default=("*",), description="Globs of tool names to keep; the default keeps all.")
     deny: tuple[str, ...] = Field(default=(), description="Globs of tool names to drop; wins over `allow`.")
     rename: dict[str, str] = Field(default={}, description="The server's own tool name → the name it has here.")
+    destructive: tuple[str, ...] = Field(
+        default=(),
+        description="Globs of tool names that a workflow asks about first, beside those that call themselves so.",
+    )
     categories: dict[str, str] = Field(
         default={}, description="Globs of tool names → the category those tools are in; the first that matches counts."
     )
@@ -79,6 +83,28 @@ class Timeouts(Section):
     start_s: float = Field(default=30, gt=0, description="Until the server has been started and has introduced itself.")
     call_s: float = Field(default=120, gt=0, description="Until a call is answered; `limits.call_s` is the most.")
     list_s: float = Field(default=30, gt=0, description="Until a listing (tools, resources, prompts) is answered.")
+
+
+class ServerLimits(Section):
+    """How much one server is asked to do at once; whoever is too many waits, first come, first served."""
+
+    concurrency: int = Field(default=64, ge=0, description="Calls at the same time; 0 is any number.")
+    rate_per_s: float = Field(default=0, ge=0, description="Calls that begin in a second; 0 is any number.")
+    burst: int = Field(default=1, ge=1, description="Calls that may begin at once after a pause, with `rate_per_s`.")
+    queue: int = Field(
+        default=1_000, ge=0, description="Calls that may wait; more are turned away at once. Waiting is call time."
+    )
+
+
+class RetryConfig(Section):
+    """Calls that are made again when the conversation with the server was lost."""
+
+    times: int = Field(
+        default=1, ge=0, le=5, description="How often, for tools that say they are read-only or idempotent; 0 is never."
+    )
+    tools: tuple[str, ...] = Field(
+        default=(), description="Globs of tool names that may run twice too, whatever they say."
+    )
 
 
 class BackendConfig(Section):
@@ -133,15 +159,28 @@ class BackendConfig(Section):
     tools: ToolRules = Field(default=ToolRules(), description="Which of its tools are kept, and renames.")
     timeouts: Timeouts = Field(default=Timeouts(), description="How long it is waited for.")
     cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
+    limits: ServerLimits = Field(default=ServerLimits(), description="How much it is asked to do at once.")
+    retry: RetryConfig = Field(default=RetryConfig(), description="Which calls are made again when it was lost.")
     start: Literal["lazy", "boot"] = Field(
         default="lazy", description="Start it on its first call, or with the gateway."
     )
-    idle_s: float = Field(default=900, ge=0, description="Stop it after so many seconds without a call; 0 keeps it.")
+    idle_s: float = Field(
+        default=900,
+        ge=0,
+        description="Stop it after so many seconds without a call, each instance by itself; 0 keeps it.",
+    )
     ttl_s: float = Field(
         default=3600, ge=0, description="How long a listing is trusted before the server is asked again."
     )
     isolation: Literal["shared", "session"] = Field(
-        default="shared", description="One conversation for everybody, or one for each client session."
+        default="shared",
+        description="One conversation for everybody, or one for each client: by its session, its stdio connection, the "
+        "token it is let in by with the name it gives, or the handle that its first answer says.",
+    )
+    max_instances: int = Field(
+        default=64,
+        ge=1,
+        description="With `isolation: session`: how many run at most; for one more, the longest unused goes.",
     )
     protocol: Literal["auto", "legacy", "modern"] = Field(
         default="auto", description="The protocol era it speaks: found out, the initialize handshake, or 2026-07-28."

@@ -5,21 +5,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
+from pydantic import ByteSize, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from portico.config.backend import BackendConfig
 from portico.config.section import Section, internal
 from portico.errors import UnknownName
 
-Exposure = Literal["meta", "full", "code"]
+Exposure = Literal["meta", "full", "semantic", "code"]
 Prefix = Literal["always", "never"]
-MetaTool = Literal["search_tools", "browse_tools", "describe_tools", "call_tool", "read_result"]
+MetaTool = Literal[
+    "search_tools", "browse_tools", "describe_tools", "call_tool", "run_code", "run_workflow", "read_result"
+]
 Learning = Literal["caller", "shared", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 META_TOOLS: tuple[str, ...] = get_args(MetaTool)
 RESERVED_NAMES = frozenset({"portico"})
 LONGEST_NAME = 40
+MOST_LISTED = 100
+_INTENTLESS = (
+    "exposure semantic lists the tools for an intent: write what the clients want to do, as in "
+    '`intent: "review pull requests"`'
+)
 
 
 class Gateway(Section):
@@ -42,6 +49,11 @@ class Budgets(Section):
     result: int = Field(
         default=8000, ge=1000, description="A called tool's result; a larger one is kept, summed up and read in parts."
     )
+    listing: int = Field(
+        default=4000,
+        ge=0,
+        description="Definitions of the tools that an `intent`, or a query in tools/list, brings into the list.",
+    )
 
 
 class ProfileBudgets(Section):
@@ -49,6 +61,7 @@ class ProfileBudgets(Section):
 
     discovery: int | None = Field(default=None, ge=100, description="Answers of search, browse and describe.")
     result: int | None = Field(default=None, ge=1000, description="A called tool's result.")
+    listing: int | None = Field(default=None, ge=0, description="Definitions that an intent or query brings.")
 
 
 class Limits(Section):
@@ -113,6 +126,29 @@ class Results(Section):
     )
 
 
+class Code(Section):
+    """Scripts that clients send to `run_code`, and what each may take."""
+
+    languages: tuple[Literal["python", "lua", "javascript", "typescript"], ...] = Field(
+        default=("python", "lua", "javascript", "typescript"), min_length=1, description="The languages that are run."
+    )
+    wall_s: float = Field(default=120, gt=0, description="Seconds in all, its calls of tools included.")
+    cpu_s: float = Field(default=5, gt=0, description="Seconds of computing.")
+    memory: ByteSize = Field(default=ByteSize(128 * 1024**2), ge=8 * 1024**2, description="Memory of a script.")
+    recursion: int = Field(default=200, ge=10, le=1_000, description="Calls of functions within each other.")
+    calls: int = Field(default=200, ge=1, description="Calls of tools.")
+    parallel: int = Field(default=16, ge=1, description="Calls of tools at the same time; more wait.")
+    output: ByteSize = Field(default=ByteSize(256 * 1024), ge=0, description="What it prints; more is dropped.")
+    answer: ByteSize = Field(default=ByteSize(4 * 1024**2), ge=1024, description="What it returns; more is an error.")
+    workers: int = Field(default=4, ge=1, description="Scripts of one language at the same time; more wait.")
+    state_bytes: ByteSize = Field(
+        default=ByteSize(1024**2),
+        ge=0,
+        description="What each client's scripts may `store` in all; 0 keeps none.",
+    )
+    state_s: float = Field(default=3600, gt=0, description="How long that is kept after the last `store`.")
+
+
 class Usage(Section):
     """How long the record of calls is kept, never with arguments or results; `usage: off` keeps none of it."""
 
@@ -138,6 +174,8 @@ class Profile(Section):
     """A named way in, at /mcp/p/{name} and `portico stdio --profile`; what is not given is the gateway's."""
 
     exposure: Exposure | None = Field(default=None, description="What its clients see.")
+    intent: str | None = Field(default=None, description="What its clients want to do, for `semantic`.")
+    top_k: int | None = Field(default=None, ge=1, le=MOST_LISTED, description="How many tools that lists at most.")
     servers: tuple[str, ...] = Field(default=("*",), description="Globs of the servers it contains.")
     tools: tuple[str, ...] = Field(
         default=("*",), description="Globs of the tool addresses (`server.tool`) it contains."
@@ -158,6 +196,9 @@ class View:
     result_budget: int
     metatools: frozenset[str]
     """Names of the meta-tools that are switched on."""
+    intent: str = ""
+    top_k: int = 10
+    listing_budget: int = 4_000
 
 
 def default_data_dir() -> Path:
@@ -172,8 +213,19 @@ class Config(Section):
 
     servers: dict[str, BackendConfig] = Field(default={}, description="The servers behind the gateway, by name.")
     gateway: Gateway = Field(default=Gateway(), description="The HTTP door.")
+    intent: str | None = Field(
+        default=None, description="`semantic`: what clients want to do, in plain words; the tools for it are listed."
+    )
     exposure: Exposure = Field(
-        default="meta", description="What clients see: the meta-tools, every tool, or only search and describe."
+        default="meta",
+        description="What clients see: the meta-tools, every tool, the meta-tools with what serves the `intent`, or "
+        "only search, describe and scripts.",
+    )
+    top_k: int = Field(
+        default=10,
+        ge=1,
+        le=MOST_LISTED,
+        description="How many tools an intent, or a query in tools/list, lists at most.",
     )
     prefix: Prefix = Field(
         default="always",
@@ -190,6 +242,7 @@ class Config(Section):
         default=(), description="Addresses (`server.tool`) of tools that head the hot list, whatever their use."
     )
     results: Results = Field(default=Results(), description="Large results.")
+    code: Code = Field(default=Code(), description="Scripts.")
     usage: Usage = Field(default=Usage(), description="The record of calls.")
     database_url: SecretStr | None = Field(
         default=None,
@@ -225,6 +278,24 @@ class Config(Section):
                 )
         return value
 
+    @field_validator("exposure")
+    @classmethod
+    def _semantic_has_an_intent(cls, value: Exposure, info: ValidationInfo) -> Exposure:
+        if value == "semantic" and not (info.data.get("intent") or "").strip():
+            raise ValueError(_INTENTLESS)
+        return value
+
+    @field_validator("profiles")
+    @classmethod
+    def _each_semantic_profile_has_an_intent(
+        cls, value: dict[str, Profile], info: ValidationInfo
+    ) -> dict[str, Profile]:
+        for name, profile in value.items():
+            intent = profile.intent or info.data.get("intent") or ""
+            if profile.exposure == "semantic" and not intent.strip():
+                raise ValueError(f"{name}: {_INTENTLESS}")
+        return value
+
     def view(self, profile: str | None = None) -> View:
         """What a client sees that came by `profile` (None: by the front door)."""
         if profile is not None and profile not in self.profiles:
@@ -243,4 +314,7 @@ class Config(Section):
             own.budgets.discovery or self.budgets.discovery,
             own.budgets.result or self.budgets.result,
             frozenset(name for name in META_TOOLS if switches.get(name, True)),
+            (own.intent or self.intent or "").strip(),
+            own.top_k or self.top_k,
+            self.budgets.listing if own.budgets.listing is None else own.budgets.listing,
         )

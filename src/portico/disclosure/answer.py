@@ -1,10 +1,20 @@
 """Answers as a model reads them: text with annotations, and errors as advice. Pure."""
 
-from portico.catalog.visible import shown
-from portico.errors import BackendUnavailable, PorticoError, UnknownName
+from typing import Any
+
+from portico.catalog.visible import literal, shown
+from portico.errors import BackendUnavailable, InvalidArguments, PorticoError, RemoteError, UnknownName
+from portico.execution.json_stream import weight
 from portico.upstream.backend import Raw
 
 LONG_ANSWER_CHARS = 2_000
+ERROR = "portico/error"
+"""In `_meta` of a refusal: `{"kind", "message", "advice"?, "retryable", "problems"?, "nearest"?, "code"?, "data"?}`."""
+PROTOCOL = frozenset({-32020, -32021, -32022, -32042})
+"""Errors that the client itself has to act on: headers, capabilities, versions, an address to be visited."""
+_DATA_CHARS = 600
+_DATA_WEIGHT = 16_000
+"""Data of a server's error that programs are given as it is; larger ones are left out."""
 
 
 def annotations(body: str) -> Raw:
@@ -36,13 +46,38 @@ def refusal(error: PorticoError, *, more: str = "") -> Raw:
     # What went wrong is often said in a server's own words: those may hold anything, but make no lines like ours.
     message = unsecret(error.message) if isinstance(error, BackendUnavailable) else error.message
     lines = [_indented(f"{error.kind}: {message}")]
+    if isinstance(error, RemoteError):
+        lines = [_indented(f"{error.kind}: {message} (the server's error {error.code})")]
+        if error.has_data and error.data is not None:
+            lines.append(_indented(f"data: {_clipped(error.data)}"))
     if error.advice:
         lines.append(_indented(error.advice))
     if isinstance(error, UnknownName) and error.nearest and not any(name in error.advice for name in error.nearest):
         lines.append(_indented("Nearest: " + ", ".join(error.nearest)))
     if more:
         lines.append(more)
-    return {**text("\n".join(lines)), "isError": True}
+    return {**text("\n".join(lines)), "isError": True, "_meta": {ERROR: facts(error, message)}}
+
+
+def facts(error: PorticoError, message: str = "") -> Raw:
+    """An error for programs to read."""
+    told: Raw = {"kind": error.kind, "message": message or error.message, "retryable": error.retryable}
+    if error.advice:
+        told["advice"] = error.advice
+    if isinstance(error, InvalidArguments) and error.problems:
+        told["problems"] = list(error.problems)
+    if isinstance(error, UnknownName) and error.nearest:
+        told["nearest"] = list(error.nearest)
+    if isinstance(error, RemoteError):
+        told["code"] = error.code
+        if error.has_data and weight(error.data, _DATA_WEIGHT) < _DATA_WEIGHT:
+            told["data"] = error.data
+    return told
+
+
+def _clipped(data: Any) -> str:
+    said = literal(data)
+    return said if len(said) <= _DATA_CHARS else f"{said[:_DATA_CHARS]}…"
 
 
 def _indented(said: str) -> str:

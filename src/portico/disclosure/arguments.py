@@ -6,17 +6,18 @@ from typing import Any
 import orjson
 
 from portico.catalog.visible import quoted
+from portico.disclosure.metatools import parameters
 from portico.errors import InvalidArguments
 from portico.upstream.backend import Raw
 
 MAX_UNKNOWN = 5
 
 
-def checked_arguments(definitions: list[Raw], name: str, arguments: Any) -> Raw:
+def checked_arguments(name: str, arguments: Any) -> Raw:
     """A meta-tool's arguments, forgiving what models get wrong: JSON text for an object, one name for a list."""
     if not isinstance(arguments, dict):
         raise InvalidArguments(f"the arguments of {name} must be an object")
-    known = next(tool for tool in definitions if tool["name"] == name)["inputSchema"]
+    known = parameters(name)
     properties: Raw = known["properties"]
     given: Raw = {key: value for key, value in arguments.items() if value is not None}
     unknown = [key for key in given if key not in properties]
@@ -54,8 +55,9 @@ def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
     if "enum" in shape and value not in shape["enum"]:
         return value, f"must be one of {', '.join(shape['enum'])}"
     if isinstance(value, list):
-        if not all(isinstance(item, str) for item in value):
-            return value, "must hold only text"
+        inner = shape["items"]["type"]
+        if not all(isinstance(item, _PYTHON[inner]) for item in value):
+            return value, f"must hold only {_SEVERAL[inner]}"
         if not shape["minItems"] <= len(value) <= shape["maxItems"]:
             return value, f"must have {shape['minItems']} to {shape['maxItems']} entries"
     return value, ""
@@ -75,6 +77,7 @@ _PYTHON: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "boolean": bool,
 }
+_SEVERAL = {"string": "text", "object": "objects"}
 _ARTICLE = {
     "object": "an object",
     "array": "a list",

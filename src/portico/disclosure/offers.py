@@ -57,12 +57,12 @@ class Offered:
 
     async def about(self, method: str, params: Raw, origin: Origin) -> Raw:
         """Read or watch one resource."""
-        server, inner = self.locate(params["uri"], origin.caller.session)
+        server, inner = self.locate(params["uri"], origin.caller.owner)
         result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
         return result if self._sight.sole else outer_contents(server, result)
 
-    def locate(self, uri: str, session: str) -> tuple[str, str]:
-        """The server that has a resource, or gave this session a link to it, and the URI it knows it by."""
+    def locate(self, uri: str, owner: str) -> tuple[str, str]:
+        """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
         snapshot, sole = self._sight.snapshot, self._sight.sole
         if sole:
             return sole, uri
@@ -74,7 +74,7 @@ class Offered:
             if any(resource["uri"] == uri for resource in entry.offers.resources)
         }
         # A server can claim what is another's: whoever else does, nobody is asked in its place.
-        claimed |= self._links.owners(session, uri) & snapshot.servers.keys()
+        claimed |= self._links.owners(owner, uri) & snapshot.servers.keys()
         if len(claimed) == 1:
             return claimed.pop(), uri
         raise not_found(uri, nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)]))
@@ -108,6 +108,6 @@ class Offered:
             server, name = self._locate_prompt(reference.get("name"))
             inner: Raw = {**reference, "name": name}
         else:
-            server, uri = self.locate(str(reference.get("uri")), origin.caller.session)
+            server, uri = self.locate(str(reference.get("uri")), origin.caller.owner)
             inner = {**reference, "uri": uri}
         return await self._calls.ask(server, "completion/complete", {**params, "ref": inner}, origin)

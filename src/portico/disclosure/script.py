@@ -1,9 +1,9 @@
 """A plausible call of a tool as scripts write it. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from portico.catalog.address import identifier, identifiers
+from portico.catalog.address import identifier
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.disclosure.example import example
@@ -11,19 +11,24 @@ from portico.upstream import jsontext
 
 
 def script_example(tool: Tool, snapshot: Snapshot) -> Mapping[str, str]:
-    """The same call in Python and in Lua, under the names that scripts know the tool by."""
-    server = _word(tool.server, snapshot.servers)
-    name = f"{server}.{_word(tool.name, snapshot.servers[tool.server].tools)}"
-    sample = example(tool)
-    return {"python": f"await {name}({_python(sample)})", "lua": f"{name}({_lua(sample)}):await()"}
+    """The same call in Python, JavaScript and Lua, under the names that scripts know the tool by."""
+    name, sample = function(tool, snapshot), example(tool)
+    return {
+        "python": f"await {name}({_python(sample)})",
+        "javascript": f"await {name}({_text(sample)})",
+        "lua": f"{name}({_lua(sample)}):await()",
+    }
 
 
-def _word(name: str, names: Iterable[str]) -> str:
-    """The identifier of one of these names, told apart from the others'."""
+def function(tool: Tool, snapshot: Snapshot) -> str:
+    """What scripts call a tool by: `server.tool`, both as identifiers."""
+    return f"{_word(tool.server, snapshot.words)}.{_word(tool.name, snapshot.servers[tool.server].words)}"
+
+
+def _word(name: str, words: Mapping[str, str]) -> str:
+    """The identifier of a name, told apart from the others'."""
     word = identifier(name)
-    if word == name:
-        return word
-    return next(word for word, meant in identifiers(names).items() if meant == name)
+    return word if words.get(word) == name else next(word for word, meant in words.items() if meant == name)
 
 
 def _python(arguments: Mapping[str, Any]) -> str:

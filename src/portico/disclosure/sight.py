@@ -12,6 +12,7 @@ from portico.disclosure import metatools
 from portico.disclosure.answer import unsecret
 from portico.disclosure.lines import ServerState, States
 from portico.disclosure.shelves import Shelves
+from portico.execution.sandbox.script import LANGUAGES
 from portico.observability.statistics import UNUSED, Statistics
 from portico.search import Facts, Lift
 from portico.upstream.supervisor import Upstream
@@ -30,18 +31,32 @@ class Face:
     discovery_budget: int = 2_000
     result_budget: int = 8_000
     metatools: frozenset[str] = frozenset(metatools.NAMES)
+    languages: tuple[str, ...] = LANGUAGES
+    """The languages of scripts that are run."""
     pins: tuple[str, ...] = field(default=())
     profile: str = ""
+    intent: str = ""
+    """What its clients want to do, where the exposure lists tools for that."""
+    top_k: int = 10
+    listing_budget: int = 4_000
+    """Of the definitions that an intent, or a query in `tools/list`, brings."""
     unlisted: bool = True
     """Whether a transparent view passes calls of tools it does not list; not where some are left out on purpose."""
 
     @property
     def enabled(self) -> tuple[str, ...]:
         """The meta-tools its clients have, in their order; none where they see every tool."""
-        shown = {"meta": metatools.NAMES, "code": metatools.CODE_NAMES}.get(self.exposure, ())
+        every, few = metatools.NAMES, metatools.CODE_NAMES
+        shown = {"meta": every, "semantic": every, "code": few}.get(self.exposure, ())
         # Who calls nothing has no result to read.
-        pointless = {metatools.READ} if metatools.CALL not in self.metatools else set[str]()
+        does = self.metatools & {metatools.CALL, metatools.CODE, metatools.FLOW}
+        pointless = set[str]() if does else {metatools.READ}
         return tuple(name for name in shown if name in self.metatools - pointless)
+
+    @property
+    def direct(self) -> bool:
+        """Whether a tool can be called by its flat name: not where calling was taken away."""
+        return self.exposure in ("full", "semantic") or metatools.CALL in self.metatools
 
 
 class Sight:
@@ -58,6 +73,7 @@ class Sight:
         self.insight = insight
         self._catalog = catalog
         self._upstreams = upstreams
+        self._isolated = tuple(name for name, upstream in upstreams.items() if upstream.isolated)
         self._whole: Snapshot | None = None
         self._seen: Snapshot = catalog.snapshot.within(face.scope)
         self._shelves: Shelves | None = None
@@ -72,6 +88,11 @@ class Sight:
             self._seen = self._seen.with_index(whole.index) if same else whole.within(self.face.scope)
             self._whole = whole
         return self._seen
+
+    @property
+    def isolated(self) -> tuple[str, ...]:
+        """The servers that run once for each client."""
+        return tuple(name for name in self._isolated if name in self.snapshot.servers)
 
     @property
     def sole(self) -> str | None:

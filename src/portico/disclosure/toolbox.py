@@ -1,6 +1,7 @@
 """Tools as clients list and call them: the meta-tools, or every upstream tool under its flat name."""
 
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from portico.catalog.snapshot import Snapshot
@@ -8,11 +9,15 @@ from portico.catalog.tool import Tool
 from portico.catalog.visible import quoted
 from portico.disclosure import answer, describing, discovery, metatools
 from portico.disclosure.arguments import checked_arguments
+from portico.disclosure.doing import Doing
 from portico.disclosure.extras import extras
 from portico.disclosure.links import Links
 from portico.disclosure.listable import listable
+from portico.disclosure.own_state import ARGUMENT, StateHandles
 from portico.disclosure.pages import page
 from portico.disclosure.question import Question
+from portico.disclosure.relevant import Intended, asked, relevant
+from portico.disclosure.remarks import remarked
 from portico.disclosure.searching import Searching
 from portico.disclosure.sight import Sight
 from portico.disclosure.tokens import count
@@ -27,6 +32,8 @@ from portico.errors import (
 from portico.execution.call import Calls, Origin
 from portico.execution.large import Large
 from portico.execution.looking import shape_of_call
+from portico.execution.marks import unjudged
+from portico.execution.means import Means
 from portico.upstream.backend import Raw
 
 
@@ -34,13 +41,23 @@ class Toolbox:
     """One view's tools."""
 
     def __init__(
-        self, sight: Sight, calls: Calls, searching: Searching, links: Links, large: Large | None = None
+        self,
+        sight: Sight,
+        calls: Calls,
+        searching: Searching,
+        links: Links,
+        large: Large | None = None,
+        means: Means | None = None,
+        state: StateHandles | None = None,
     ) -> None:
         self._sight = sight
         self._calls = calls
         self._searching = searching
         self._links = links
         self._large = large
+        self._state = StateHandles() if state is None else state
+        self._intended = Intended(sight)
+        self._doing = Doing(sight, searching, means, large)
         self._categories: dict[str, str] = {}
         """The category that each server had when it came into the capability index."""
         self._index: dict[str, str] = {}
@@ -49,17 +66,35 @@ class Toolbox:
 
     # --- listing
 
-    def list(self, params: Raw) -> Raw:
+    async def list(self, params: Raw) -> Raw:
         """A page of the list."""
-        if self._sight.face.exposure != "full":
-            return page("tools/list", "tools", self.definitions(), self._sight.snapshot.version, params)
-        found = page("tools/list", "tools", [*self.listed.items()], self._sight.snapshot.version, params)
+        face, version = self._sight.face, self._sight.snapshot.version
+        if query := asked(params):
+            return await self._list_for(query, params)
+        if face.exposure == "semantic":
+            await self._intended.ready()
+            chosen = self._intended.now()
+            return page("tools/list", "tools", [*self.definitions(), *chosen.definitions], version, params, chosen.meta)
+        if face.exposure != "full":
+            return page("tools/list", "tools", self.definitions(), version, params)
+        found = page("tools/list", "tools", [*self.listed.items()], version, params)
         found["tools"] = [listable(tool.definition, name) for name, tool in found["tools"]]
         return found
 
+    async def _list_for(self, query: str, params: Raw) -> Raw:
+        """The tools that serve a query, after the meta-tools where there are any; an extension of the protocol."""
+        await self._intended.ready()
+        face, snapshot = self._sight.face, self._sight.snapshot
+        most, names = (face.top_k, self.listed) if face.direct else (0, {})
+        chosen = relevant(snapshot, names, query, most, face.listing_budget)
+        ours = [] if face.exposure == "full" else self.definitions()
+        # A cursor goes on with its own query, and with no other.
+        asking = f"tools/list\n{query}"
+        return page(asking, "tools", [*ours, *chosen.definitions], snapshot.version, params, chosen.meta)
+
     @property
     def listed(self) -> Mapping[str, Tool]:
-        """In `full`: every tool by the name it is listed under."""
+        """Every tool by the name that it is listed under, where it is."""
         snapshot, sole = self._sight.snapshot, self._sight.sole
         return snapshot.servers[sole].tools if sole else snapshot.flat
 
@@ -70,13 +105,18 @@ class Toolbox:
             self._defined_for, index = snapshot, self._index_of(snapshot)
             if self._defined is None or index != self._index:
                 self._index = index
-                self._defined = metatools.definitions(self._sight.face.enabled, index)
+                self._defined = metatools.definitions(self._sight.face.enabled, index, self._offer(snapshot))
         return self._defined
 
     def differ(self) -> bool:
-        """Whether the meta-tools are others than those that were listed last; who has listed none, misses none."""
+        """Whether the list is another than the one that was listed last; who has listed none, misses none."""
         before = self._defined
-        return before is not None and self.definitions() != before
+        ours = before is not None and self.definitions() != before
+        return (self._sight.face.exposure == "semantic" and self._intended.differs()) or ours
+
+    def _offer(self, snapshot: Snapshot) -> metatools.Offer:
+        tagged = any(entry.tags for entry in snapshot.servers.values())
+        return metatools.Offer(self._sight.face.languages, tagged, bool(self._sight.isolated))
 
     def _index_of(self, snapshot: Snapshot) -> dict[str, str]:
         """Every server with its category, none where no tool of it is known.
@@ -105,6 +145,8 @@ class Toolbox:
                 return await self._calls.ask(sole, "tools/call", params, origin)
             return await self._run(self._sight.snapshot.tool(name), arguments, origin)
         if name not in face.enabled:
+            if face.direct and (tool := self._sight.snapshot.flat.get(name)) is not None:
+                return await self._run(tool, arguments, origin, whole=True)
             there = f" Tools behind this gateway are run by {metatools.CALL}(name, arguments)."
             raise UnknownName(
                 f"there is no tool {quoted(name)} in this list",
@@ -115,11 +157,17 @@ class Toolbox:
 
     async def _meta_call(self, name: str, arguments: Any, origin: Origin) -> Raw:
         try:
-            checked = checked_arguments(self.definitions(), name, arguments)
+            checked = checked_arguments(name, arguments)
+            if (session := checked.pop(ARGUMENT, None)) is not None:
+                origin = replace(origin, caller=replace(origin.caller, handle=self._state.redeem(session)))
             if name == metatools.CALL:
                 return await self._call_by_name(checked, origin)
             if name == metatools.SEARCH:
                 return answer.text(await self.search(Question.of(checked), origin))
+            if name == metatools.CODE:
+                return await self._doing.code(checked, origin)
+            if name == metatools.FLOW:
+                return await self._doing.flow(checked, origin)
             if name == metatools.READ:
                 return answer.text(await self._read(checked, origin))
             return self._discover(name, checked)
@@ -154,9 +202,8 @@ class Toolbox:
         given = arguments.get("arguments") or {}
         if arguments.get("view") == "shape":
             confirm = bool(arguments.get("confirm"))
-            return await self._answered(
-                tool, shape_of_call(self._calls, tool, given, origin, confirm=confirm, count=count)
-            )
+            call = shape_of_call(self._calls, tool, given, origin, confirm=confirm, count=count)
+            return self._remarked(tool, await self._answered(tool, call))
         return await self._run(tool, given, origin)
 
     async def _read(self, arguments: Raw, origin: Origin) -> str:
@@ -164,20 +211,36 @@ class Toolbox:
             raise UnknownName("there is no such result")
         return await self._large.reader.read(origin.caller, **arguments, budget=self._sight.face.result_budget)
 
-    async def _run(self, tool: Tool, arguments: Any, origin: Origin) -> Raw:
-        result = await self._answered(tool, self._calls.call(tool, arguments, origin))
+    async def _run(self, tool: Tool, arguments: Any, origin: Origin, *, whole: bool = False) -> Raw:
         face = self._sight.face
+        whole = whole or face.exposure == "full"
+        result = await self._answered(tool, self._calls.call(tool, arguments, origin), raw=whole)
         if not self._sight.sole:
-            self._links.remember(origin.caller.session, tool.server, result)
-        if self._large is None or face.exposure == "full":
-            return result  # a client that lists a tool itself holds its result against the declared schema
-        by_tool = metatools.READ in face.enabled
-        return await self._large.handles.fit(tool, result, origin.caller, budget=face.result_budget, by_tool=by_tool)
+            self._links.remember(origin.caller.owner, tool.server, result)
+        if whole:
+            return unjudged(result)  # a client that lists a tool itself holds its result against the declared schema
+        if self._large is not None:
+            budget, by_tool = face.result_budget, metatools.READ in face.enabled
+            result = await self._large.handles.fit(tool, result, origin.caller, budget=budget, by_tool=by_tool)
+        return self._remarked(tool, result)
 
-    async def _answered(self, tool: Tool, call: Awaitable[Raw]) -> Raw:
+    def _remarked(self, tool: Tool, result: Raw) -> Raw:
+        return remarked(result, lambda: self._hint(tool))
+
+    def _hint(self, tool: Tool) -> str:
+        """The parameters of a tool as it is now: it may have changed while it was called."""
+        now = self._sight.snapshot.tools.get(tool.address, tool)
+        return discovery.schema_hint(now, self._sight.face.discovery_budget)
+
+    async def _answered(self, tool: Tool, call: Awaitable[Raw], *, raw: bool = False) -> Raw:
+        """A call's result; where it failed, the reason as a result, but a server's own error as it is where `raw`."""
         try:
             return await call
         except InvalidArguments as error:
-            return answer.refusal(error, more=discovery.schema_hint(tool, self._sight.face.discovery_budget))
+            return answer.refusal(error, more=self._hint(tool))
         except BackendUnavailable as error:
             return answer.refusal(error)
+        except RemoteError as error:
+            if raw or error.code in answer.PROTOCOL:
+                raise
+            return answer.refusal(error, more=self._hint(tool) if error.code == INVALID_PARAMS or error.advice else "")

@@ -16,6 +16,7 @@ from portico.disclosure.completion import complete
 from portico.disclosure.links import Links
 from portico.disclosure.namespace import Own, not_found_code, own_uri
 from portico.disclosure.offers import Offered
+from portico.disclosure.own_state import StateHandles
 from portico.disclosure.pages import PAGE, page
 from portico.disclosure.prompts import OwnPrompts
 from portico.disclosure.resources import OwnResources
@@ -27,6 +28,7 @@ from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError, Unknow
 from portico.events import Bus, CatalogChanged, Event, Shown
 from portico.execution.call import Calls, Origin
 from portico.execution.large import Large
+from portico.execution.means import Means
 from portico.learning import Learner
 from portico.upstream.backend import Era, Raw
 from portico.upstream.supervisor import Upstream
@@ -38,7 +40,7 @@ __all__ = ["PAGE", "Face", "View"]
 
 FirstListing = Callable[[Callable[[], bool]], Awaitable[None]]
 _ABOUT_ONE_RESOURCE = ("resources/read", "resources/subscribe", "resources/unsubscribe")
-_OUR_ANSWERS = frozenset(metatools.NAMES) - {metatools.CALL, metatools.READ}
+_OUR_ANSWERS = frozenset({metatools.SEARCH, metatools.BROWSE, metatools.DESCRIBE})
 
 
 class View:
@@ -55,10 +57,12 @@ class View:
         bus: Bus | None = None,
         insight: "Insight | None" = None,
         large: Large | None = None,
+        means: Means | None = None,
     ) -> None:
         """`first_listing` waits for servers nothing was known of: until it is enough, or they have had their chance.
 
-        Without `insight`, nothing is known of use; without `large`, every result passes whole.
+        Without `insight`, nothing is known of use; without `large`, every result passes whole; `means` are for scripts
+        and workflows.
         """
         self.face = face
         self.sight = Sight(face, catalog, upstreams, insight)
@@ -68,7 +72,8 @@ class View:
         self._bus = bus
         links = Links()
         self._large = large
-        self._toolbox = Toolbox(self.sight, calls, self.searching, links, large)
+        self.state = StateHandles()
+        self._toolbox = Toolbox(self.sight, calls, self.searching, links, large, means, self.state)
         self._offered = Offered(self.sight, calls, links)
         self._resources = OwnResources(self.sight)
         self._prompts = OwnPrompts(self.sight, self._resources, self.searching)
@@ -114,7 +119,7 @@ class View:
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """The schema a client was shown for a tool, for checking `Mcp-Param-*` headers."""
-        tool = self._toolbox.listed.get(name) if self.face.exposure == "full" else None
+        tool = self._toolbox.listed.get(name) if self.face.direct else None
         return tool.input_schema if tool else None
 
     async def handle(self, method: str, params: Raw, origin: Origin, era: Era) -> Raw:
@@ -156,21 +161,21 @@ class View:
                 return True
             return all(entry.known for entry in self.snapshot.servers.values())
 
-        needs_no_listing = method == "tools/list" and self.face.exposure != "full"
+        needs_no_listing = method == "tools/list" and self.face.exposure in ("meta", "code") and not params.get("query")
         if self._first_listing is not None and not needs_no_listing and not enough():
             await self._first_listing(enough)
         if all(entry.known for entry in self.snapshot.servers.values()):
             self._first_listing = None
 
     def _named_tool(self, method: str, params: Raw) -> str | None:
-        given = params.get("arguments") if self.face.exposure != "full" else params
+        given = params.get("arguments") if params.get("name") in self.face.enabled else params
         name = given.get("name") if method == "tools/call" and isinstance(given, dict) else None
         return name if isinstance(name, str) else None
 
     # --- tools
 
     async def _list_tools(self, params: Raw, origin: Origin) -> Raw:
-        found = self._toolbox.list(params)
+        found = await self._toolbox.list(params)
         self.tell(origin.caller, found["tools"], listing=params.get("cursor") is None)
         return found
 
@@ -226,9 +231,9 @@ class View:
             raise resources.not_found(uri, why=error.message) from error
         return {"contents": [{**part, "uri": uri} for part in found["contents"]]}
 
-    def locate(self, uri: str, session: str) -> tuple[str, str]:
-        """The server that has a resource, or gave this session a link to it, and the URI it knows it by."""
-        return self._offered.locate(uri, session)
+    def locate(self, uri: str, owner: str) -> tuple[str, str]:
+        """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
+        return self._offered.locate(uri, owner)
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""
@@ -272,6 +277,10 @@ class View:
         resources_differ = event.resources or (event.tools and not self.sole)
         kinds = {"tools": differ, "resources": resources_differ, "prompts": event.prompts}
         return {kind for kind, differs in kinds.items() if differs}
+
+    def reconsidered(self) -> bool:
+        """Whether the list of tools is another, now that tools can be found by their meaning."""
+        return self.face.exposure == "semantic" and self._toolbox.differ()
 
     def touched(self, uri: str, event: Event) -> bool:
         """Whether one of our own resources may say something else after an event."""

@@ -23,6 +23,7 @@ from portico.access import Caller
 from portico.catalog.tool import Tool
 from portico.events import CatalogChanged, Event
 from portico.execution.json_stream import weight
+from portico.execution.marks import CACHED, marked
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 
@@ -30,8 +31,6 @@ MAX_BYTES = 32 * 1024**2
 MAX_ENTRIES = 10_000
 MAX_ENTRY_BYTES = 1024**2
 """A larger answer is not kept: decoding it would hold up the event loop, and result handles keep it anyway."""
-MARK = "portico/cached"
-"""In `_meta` of an answer that was kept: `{"age_s": 12.3}`."""
 _OVERHEAD = 400
 """Bytes of an entry beside its text."""
 
@@ -63,16 +62,9 @@ def is_read_only(tool: Tool) -> bool:
 def age_of(result: Raw) -> float | None:
     """How old a kept answer is; None for a fresh one."""
     meta = result.get("_meta")
-    mark = meta.get(MARK) if isinstance(meta, dict) else None
+    mark = meta.get(CACHED) if isinstance(meta, dict) else None
     age = mark.get("age_s") if isinstance(mark, dict) else None
     return float(age) if isinstance(age, int | float) else None
-
-
-def unmarked(result: Raw) -> Raw:
-    """A result without our mark: what a server says of its own answers is not what we did with them."""
-    if age_of(result) is None:
-        return result
-    return {**result, "_meta": {key: value for key, value in result["_meta"].items() if key != MARK}}
 
 
 def key_of(tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool) -> Key | None:
@@ -81,7 +73,7 @@ def key_of(tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated
         text = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # numbers beyond 64 bits: rare enough to be asked each time
         return None
-    return tool.address, tool.hash, caller.profile, caller.session if isolated else "", text
+    return tool.address, tool.hash, caller.profile, caller.instance if isolated else "", text
 
 
 @dataclass
@@ -196,10 +188,7 @@ class Cache:
             return None
         self._entries.move_to_end(key)
         result: Raw = jsontext.loads(entry.body)
-        meta = result.get("_meta")
-        age = {"age_s": round(now - entry.at, 3)}
-        result["_meta"] = {**(meta if isinstance(meta, dict) else {}), MARK: age}
-        return result
+        return marked(result, {CACHED: {"age_s": round(now - entry.at, 3)}})
 
     async def _together(self, key: Key, server: str, ttl: float, ask: Callable[[], Awaitable[Raw]]) -> Raw:
         flight = self._flights.get(key)

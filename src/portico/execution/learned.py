@@ -1,9 +1,13 @@
-"""What tools are seen to answer: the shape of their first results, kept in memory by the tool's hash.
+"""What tools are seen to answer: the shape of their first results, by the tool's hash.
 
 A few results tell what a definition without an output schema does not; after those, a call costs one look-up. A changed
-definition has another hash and is learnt anew.
+definition has another hash and is learnt anew. All of it is in memory; `tend` and `finish` read and write the record,
+where there is one, and no call waits for them.
 """
 
+import asyncio
+import contextlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +16,9 @@ from typing import Any
 from portico.catalog.tool import Tool
 from portico.execution.json_stream import weight
 from portico.execution.shape import Shape, described, infer, merge
+from portico.execution.shape_text import dumped, loaded
+from portico.storage.record import Record, RecordUnavailable
+from portico.storage.rows import ShapeRow
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 
@@ -20,6 +27,8 @@ ENOUGH = 5
 MAX_TOOLS = 2_000
 MAX_CHARS = 64 * 1024
 """Of a result that is learnt from: larger ones would be felt by their caller."""
+END_PATIENCE_S = 2.0
+"""How long the last writing may take."""
 
 
 def value_of(result: Raw) -> Any:
@@ -58,9 +67,15 @@ class _Known:
 class Shapes:
     """Learns and tells shapes."""
 
-    def __init__(self, max_tools: int = MAX_TOOLS) -> None:
+    def __init__(
+        self, max_tools: int = MAX_TOOLS, *, record: Record | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._max_tools = max_tools
+        self._record = record
+        self._clock = clock
+        self._recalled = False
+        self._unwritten: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -79,7 +94,9 @@ class Shapes:
         self._known[tool.hash] = _Known(merge(known.shape, shape), known.results + 1) if known else _Known(shape, 1)
         self._known.move_to_end(tool.hash)
         if len(self._known) > self._max_tools:
-            self._known.popitem(last=False)
+            self._unwritten.discard(self._known.popitem(last=False)[0])
+        if self._record is not None:
+            self._unwritten.add(tool.hash)
 
     def of(self, tool: Tool) -> Shape | None:
         """What is known of this very definition of a tool."""
@@ -93,3 +110,44 @@ class Shapes:
             return ""
         results = "1 result" if known.results == 1 else f"{known.results} results"
         return f"returns (learned from {results}): {described(known.shape, tokens, count)}"
+
+    async def tend(self) -> None:
+        """Read what is on record, once, and write what was learnt since; what cannot be written waits."""
+        if self._record is None:
+            return
+        hashes: set[str] = set()
+        try:
+            if not self._recalled:
+                self._take(await self._record.shapes(self._max_tools))
+                self._recalled = True
+            hashes, self._unwritten = self._unwritten, hashes
+            await self._record.save_shapes(self._rows(hashes))
+        except RecordUnavailable:  # the keeper of the record says so
+            self._unwritten |= hashes
+        except BaseException:
+            self._unwritten |= hashes
+            raise
+
+    async def finish(self) -> None:
+        """Write what was learnt, but not for long."""
+        if self._unwritten:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.tend(), END_PATIENCE_S)
+
+    def _take(self, rows: list[ShapeRow]) -> None:
+        """What was learnt here meanwhile is newer, and is kept as it is."""
+        for row in rows:
+            if len(self._known) >= self._max_tools:
+                return
+            if row.hash not in self._known and (shape := loaded(row.shape)) is not None:
+                self._known[row.hash] = _Known(shape, row.results)
+                self._known.move_to_end(row.hash, last=False)
+
+    def _rows(self, hashes: set[str]) -> list[ShapeRow]:
+        now = self._clock()
+        told = ((name, self._known[name]) for name in hashes if name in self._known)
+        return [
+            ShapeRow(name, known.results, text, now)
+            for name, known in told
+            if (text := dumped(known.shape)) is not None
+        ]

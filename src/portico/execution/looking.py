@@ -14,6 +14,7 @@ from portico.execution.call import NOBODY, Calls, Origin
 from portico.execution.handles import block
 from portico.execution.json_stream import decoded, parts, weight
 from portico.execution.learned import MAX_CHARS, value_of
+from portico.execution.marks import marked, marks_of
 from portico.execution.sampling import Sampler
 from portico.execution.shape import described, infer, sampled
 from portico.execution.summary import one_line, size_text
@@ -43,7 +44,8 @@ async def shape_of_call(
     result = await calls.call(tool, arguments, origin)
     if result.get("isError") or result.get("resultType", "complete") != "complete":
         return result
-    return {"content": [block(await asyncio.to_thread(described_result, tool.address, result, count))]}
+    told: Raw = {"content": [block(await asyncio.to_thread(described_result, tool.address, result, count))]}
+    return marked(told, marks) if (marks := marks_of(result)) else told
 
 
 def described_result(address: str, result: Raw, count: Callable[[str], int]) -> str:

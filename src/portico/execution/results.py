@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from portico.access import Caller
@@ -48,8 +48,8 @@ class Stored:
 
 
 def owner_of(caller: Caller) -> str:
-    """Whose results these are: a session's where there is one, else a client's by its name and profile."""
-    return f"{caller.profile}\n{caller.session or caller.name}"
+    """Whose results these are: a session's where there is one, else a client's by its identity or name and profile."""
+    return f"{caller.profile}\n{caller.owner}"
 
 
 class ResultStore:
@@ -120,7 +120,9 @@ class ResultStore:
         """A result by its id or URI; raises UnknownName, also for another caller's."""
         name = result_id.strip().removeprefix(SCHEME)
         stored = self._stored.get(name)
-        if stored is None or stored.owner != owner_of(caller) or stored.expires <= self._clock():
+        # Who brings a handle now had none when it was told of it: what it was given then is its own too.
+        owners = (owner_of(caller), owner_of(replace(caller, identity="")))
+        if stored is None or stored.owner not in owners or stored.expires <= self._clock():
             raise UnknownName(
                 "there is no such result",
                 advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; call the tool again for a new one.",

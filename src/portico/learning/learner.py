@@ -98,11 +98,24 @@ class Learner:
             return EVERYBODY
         return f"{caller.profile}/{caller.name[:_LONGEST_NAME]}"
 
+    def key(self) -> bytes:
+        """What the words of queries are hashed with; may read a file."""
+        return self._store.key()
+
     async def lifts(self, caller: Caller, query: str, vector: Vector | None = None) -> Mapping[str, Lift]:
         """What this caller's habits add to the tools' scores for a query."""
         if not self.listening:
             return {}
-        key = self.scope(caller)
+        habits, now = await self._habits(key := self.scope(caller)), self._clock()
+        talk = self._conversations.get((key, caller.session))
+        terms = hashed(query_terms(query), self._key)
+        return habits.lifts(terms, vector, talk.recent(now) if talk else (), now)
+
+    async def together(self, caller: Caller) -> Mapping[tuple[str, str], float]:
+        """How often this caller used tools together."""
+        return (await self._habits(self.scope(caller))).pairs(self._clock()) if self.listening else {}
+
+    async def _habits(self, key: str) -> Habits:
         if self._scope(key).known is None:
             await self._load_soon(key)
         scope = self._scope(key)
@@ -110,10 +123,7 @@ class Learner:
             for lesson in (scope.writing, scope.lesson):
                 scope.current = lesson.habits(self._half_life_s, self._key, scope.current or scope.known)
         assert scope.current is not None
-        now = self._clock()
-        talk = self._conversations.get((key, caller.session))
-        terms = hashed(query_terms(query), self._key)
-        return scope.current.lifts(terms, vector, talk.recent(now) if talk else (), now)
+        return scope.current
 
     async def flush(self) -> None:
         """Write what was heard, and read what other gateways wrote."""

@@ -105,6 +105,16 @@ class Habits:
             if (lift := _lift(followed.get(tool, 0.0), used.get(tool, 0.0), beside.get(tool, 0.0))).amount > _LEAST
         }
 
+    def pairs(self, now: float) -> Mapping[tuple[str, str], float]:
+        """How often tools were used together, each pair in the order of the alphabet; long ago counts less."""
+        found: defaultdict[tuple[str, str], float] = defaultdict(float)
+        layer: Habits | None = self
+        while layer is not None:
+            for pair, worn in layer.together.items():
+                found[pair] += self._now(worn, now)
+            layer = layer.earlier
+        return found
+
     def _now(self, worn: Worn, now: float) -> float:
         return worn.weight * 0.5 ** (max(0.0, now - worn.at) / self.half_life_s)
 

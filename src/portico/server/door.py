@@ -6,10 +6,12 @@ cancellation.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import anyio
 from mcp.server.context import CallNext, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import ListenHandler
@@ -21,6 +23,7 @@ from pydantic import RootModel, ValidationError
 
 from portico import __version__
 from portico.access import Caller
+from portico.disclosure.own_state import Handle, brought, told
 from portico.disclosure.view import View
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
 from portico.events import (
@@ -28,6 +31,7 @@ from portico.events import (
     CatalogChanged,
     Event,
     ListAnnounced,
+    MeaningsKnown,
     ResourceUpdated,
     StandingsChanged,
     UpstreamLost,
@@ -37,12 +41,22 @@ from portico.execution.call import Origin
 from portico.server.envelope import finish
 from portico.server.passable import passable
 from portico.server.relay import ClientRelay
-from portico.server.sessions import Session, Sessions, Watchers, check_subscription, connection_of, session_of
+from portico.server.sessions import (
+    Session,
+    Sessions,
+    Watchers,
+    check_subscription,
+    connection_of,
+    identity_of,
+    session_of,
+)
 from portico.upstream.backend import Era, Raw
-from portico.upstream.supervisor import SHARED, Upstream
+from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
 
+FAREWELL_S = 10.0
+"""How long the end of a conversation waits for what was its own to end."""
 SERVER_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
 
 
@@ -57,6 +71,7 @@ class Door:
         self._forget = bus.subscribe(
             self._heard,
             CatalogChanged,
+            MeaningsKnown,
             ListAnnounced,
             ResourceUpdated,
             UpstreamReady,
@@ -68,6 +83,7 @@ class Door:
             version=__version__,
             title=SERVER_INFO["title"],
             on_subscriptions_listen=ListenHandler(self.sessions.bus),
+            lifespan=self._conversation,
         )
         # In place of the SDK's tracing middleware, which costs every request and has no listener here.
         self.server.middleware[:] = [self]
@@ -115,7 +131,7 @@ class Door:
             raise MCPError(INTERNAL_ERROR, f"the gateway failed on {ctx.method}; its log says why") from error
 
     async def _answer(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
-        params: Raw = dict(ctx.params or {})
+        given, params = brought(ctx.params or {})
         session = session_of(ctx)
         _well_formed(ctx, era)
         if ctx.method == "server/discover":
@@ -127,6 +143,10 @@ class Door:
         origin = Origin(self._caller(ctx, era), relay, extra)
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watch(ctx.method, params, session, origin, era)
+        if given is not None:
+            origin = replace(origin, caller=_with_handle(origin.caller, self.view.state.redeem(given)))
+        if not origin.caller.instance and self.view.sight.isolated:
+            return await self._by_a_stranger(ctx.method, params, origin, era)
         result = await self.view.handle(ctx.method, params, origin, era)
         if ctx.method == "logging/setLevel":
             session.log_level = params.get("level")
@@ -134,9 +154,34 @@ class Door:
 
     def _caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
         info = ctx.session.client_params
-        # A modern request over HTTP stands alone: it shares the instance that nobody owns.
-        whose = session_of(ctx).id if era == "legacy" else SHARED
-        return Caller(whose, info.client_info.name if info else "", self.view.face.profile)
+        name, profile = info.client_info.name if info else "", self.view.face.profile
+        if era == "legacy" or ctx.request is None:
+            return Caller(session_of(ctx).id, name, profile)
+        # Over HTTP a modern request stands alone: only the token it was let in by tells whose it is.
+        return Caller("", name, profile, identity_of(ctx, profile, name))
+
+    async def _by_a_stranger(self, method: str, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
+        """Answer who cannot be told from others: what it begins is its own, and it is told how to come back to it."""
+        handle = self.view.state.issue()
+        caller = replace(origin.caller, handle=handle.key)
+        try:
+            result = await self.view.handle(method, params, replace(origin, caller=caller), era)
+        except BaseException:
+            self._forget_stranger(handle)
+            raise
+        if not any(upstream.has(handle.key) for upstream in self._isolated()):
+            self.view.state.forget(handle)
+            return result
+        return told(result, handle, in_words=method == "tools/call" and params.get("name") in self.view.face.enabled)
+
+    def _forget_stranger(self, handle: Handle) -> None:
+        """It was not told its handle: nobody can come back to what it began."""
+        self.view.state.forget(handle)
+        for upstream in self._isolated():
+            upstream.let_go(handle.key)
+
+    def _isolated(self) -> list[Upstream]:
+        return [upstream for upstream in self._upstreams.values() if upstream.isolated]
 
     async def _watch(self, method: str, params: Raw, session: Session, origin: Origin, era: Era) -> Mapping[str, Any]:
         if self.view.owns(uri := params["uri"]):
@@ -144,11 +189,11 @@ class Door:
         if method == "resources/subscribe":
             check_subscription((uri,), len(session.subscribed))
             result = await self.view.handle(method, params, origin, era)
-            resource = self.view.locate(uri, origin.caller.session)
+            resource = self.view.locate(uri, origin.caller.owner)
             session.subscribed[self.view.outer_uri(*resource)] = uri
             self._watchers.add(resource, session.id)
             return result
-        resource = self.view.locate(uri, origin.caller.session)
+        resource = self.view.locate(uri, origin.caller.owner)
         session.subscribed.pop(self.view.outer_uri(*resource), None)
         self._watchers.remove(resource, session.id)
         if self._watchers.others(resource, session.id) and not self._upstreams[resource[0]].isolated:
@@ -178,9 +223,19 @@ class Door:
         """When the client has gone, so has what was its own."""
         stack, session = connection_of(ctx).exit_stack, session_of(ctx)
         stack.callback(self._watchers.forget, session.id)
-        for upstream in self._upstreams.values():
-            if upstream.isolated:
-                stack.push_async_callback(upstream.end_session, session.id)
+        for upstream in self._isolated():
+            stack.push_async_callback(upstream.end_session, session.id)
+
+    @asynccontextmanager
+    async def _conversation(self, _: Server[Any]) -> AsyncGenerator[Session]:
+        """One client over a pipe, from its first word to its last; over HTTP all together, who have no session here."""
+        session = Session()
+        try:
+            yield session
+        finally:
+            with anyio.move_on_after(FAREWELL_S, shield=True):
+                for upstream in self._isolated():
+                    await upstream.end_session(session.id)
 
     def _introduced(self, result: Any) -> Raw:
         introduced: Raw = dict(result)
@@ -209,6 +264,8 @@ class Door:
         servers = self.view.snapshot.servers
         if isinstance(event, CatalogChanged) and event.server in servers:
             self.sessions.changed(*self.view.changed_lists(event))
+        elif isinstance(event, MeaningsKnown) and self.view.reconsidered():
+            self.sessions.changed("tools")
         elif isinstance(event, ListAnnounced) and event.server == self.view.sole:
             # Whoever looks through us hears what the server says, even if we found nothing new.
             self.sessions.changed(event.kind)
@@ -216,6 +273,11 @@ class Door:
             self.sessions.updated(self.view.outer_uri(event.server, event.uri), event.session or None)
         if isinstance(event, StandingsChanged) or getattr(event, "server", None) in servers:
             self.sessions.touched(lambda uri: self.view.touched(uri, event))
+
+
+def _with_handle(caller: Caller, key: str) -> Caller:
+    """A caller that brought a handle; who has neither session nor token is known by it."""
+    return replace(caller, handle=key, identity=caller.identity or key)
 
 
 def _listened(params: Mapping[str, Any] | None) -> list[str]:

@@ -4,9 +4,11 @@ Loopback by default. Host and Origin are checked on every request, so that no we
 any other address needs a bearer token.
 """
 
+import hashlib
 import hmac
 import ipaddress
 import re
+import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
@@ -25,12 +27,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from portico.errors import ConfigError
 from portico.server.door import Door
 from portico.server.replay import RecentEvents
+from portico.server.sessions import IDENTITY
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 RETRY_MS = 500
 MAX_SESSIONS = 1_000
 SESSION_IDLE_S = 30 * 60.0
 GRACE_S = 3
+_SALT = secrets.token_bytes(32)
 _PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
 
 
@@ -195,6 +199,8 @@ class _Guarded:
         self._app = app
         self._refuse = refuse
         self._expected = token.encode() if token is not None else None
+        # Who came in by which token, where the token itself must not be: this goes into events and keys.
+        self._identity = hashlib.blake2b(self._expected or b"", key=_SALT, digest_size=16).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
@@ -217,6 +223,7 @@ class _Guarded:
                 )
                 await refused(scope, receive, send)
                 return
+            scope[IDENTITY] = self._identity
         await self._app(scope, receive, send)
 
 

@@ -6,9 +6,10 @@ changes is one notification, and a client that does not read keeps no other from
 
 import asyncio
 import contextlib
+import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,13 +24,17 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
-from portico.errors import INVALID_PARAMS, RemoteError
+from portico.errors import INVALID_PARAMS, PorticoError, RemoteError
+from portico.upstream.backend import Ask
+from portico.upstream.supervisor import SHARED, Upstream
 
 QUIET_S, LONGEST_S = 0.25, 1.0
 """Changes are told when no other has come for so long, or when the first has waited for so long."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_URI = 4_096
 _RESOURCE = "resource "
+IDENTITY = "portico.identity"
+"""In the scope of an HTTP request: a digest of the token it was let in by."""
 
 
 @dataclass(eq=False)
@@ -73,9 +78,21 @@ class Watchers:
         """The URIs of a server that are watched, each with the sessions that do."""
         return [(uri, them) for (owner, uri), them in self._sessions.items() if owner == server and them]
 
+    def who(self, server: str) -> set[str]:
+        """The sessions that watch anything of a server."""
+        return {session for _, them in self.of(server) for session in them}
+
     def others(self, resource: tuple[str, str], session: str) -> bool:
         """Whether anybody else watches it."""
         return bool(self._sessions.get(resource, set()) - {session})
+
+    async def watch_again(self, upstream: Upstream, patience: float) -> None:
+        """A server that was started anew knows nothing of what its clients watch; each instance of its own client."""
+        for uri, sessions in self.of(upstream.name):
+            for session in tuple(sessions) if upstream.isolated else (SHARED,):
+                with contextlib.suppress(PorticoError):
+                    if (connection := upstream.conversation(session)) is not None:
+                        await connection.request("resources/subscribe", {"uri": uri}, Ask(timeout=patience))
 
 
 _KEY = "portico.session"
@@ -91,11 +108,22 @@ def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
 
 
 def session_of(ctx: ServerRequestContext[Any, Any]) -> Session:
-    """The session a request belongs to; a modern request over HTTP is a session of its own."""
+    """The session a request belongs to: that of its conversation; a modern request over HTTP is one of its own."""
     state = connection_of(ctx).state
     if _KEY not in state:
-        state[_KEY] = Session()
+        talk = ctx.lifespan_context
+        state[_KEY] = talk if isinstance(talk, Session) and ctx.request is None else Session()
     return state[_KEY]
+
+
+def identity_of(ctx: ServerRequestContext[Any, Any], *about: str) -> str:
+    """By which token a request over HTTP was let in and what else is known, as a digest; empty without a token."""
+    scope: Any = getattr(ctx.request, "scope", None)
+    token = scope.get(IDENTITY) if isinstance(scope, Mapping) else None
+    if not token:
+        return ""
+    known = "\0".join((str(token), *about)).encode(errors="surrogatepass")
+    return hashlib.blake2b(known, digest_size=16).hexdigest()
 
 
 class _Line:

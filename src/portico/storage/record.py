@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from portico.storage.manifests import Manifest
+from portico.storage.plan_rows import PlanRow
 from portico.storage.rows import (
     CallRow,
     CategoryRow,
@@ -23,6 +24,7 @@ from portico.storage.rows import (
     News,
     Retention,
     SeenTool,
+    ShapeRow,
     TierRow,
 )
 from portico.storage.sql.address import Postgres, Sqlite, is_postgres, read_address
@@ -152,6 +154,28 @@ class Record:
     async def tiers(self) -> tuple[float, list[TierRow]]:
         """When tiers were last computed (0.0: never), and what came of it, the best first."""
         return await self._read(lambda db: _sql().standing.load_tiers(db))
+
+    async def save_shapes(self, rows: Sequence[ShapeRow]) -> None:
+        """What these definitions' results look like, in place of what was known of them."""
+        if rows:
+            await self._write(lambda db: _sql().shapes.save(db, rows))
+
+    async def shapes(self, limit: int) -> list[ShapeRow]:
+        """What results look like, the latest learnt first."""
+        return await self._read(lambda db: _sql().shapes.latest(db, limit))
+
+    async def add_plans(self, rows: Sequence[PlanRow]) -> None:
+        """Plans that worked; one that is there has worked as often as both."""
+        if rows:
+            await self._write(lambda db: _sql().plans.add(db, rows))
+
+    async def plans(self, scope: str) -> list[PlanRow]:
+        """The plans that worked in a scope, the latest used first."""
+        return await self._read(lambda db: _sql().plans.load(db, scope))
+
+    async def forget_plans(self, profile: str | None = None) -> int:
+        """Drop the plans of a profile, or all; answers how many that were."""
+        return await self._write(lambda db: _sql().plans.forget(db, profile))
 
     # Others
 

@@ -125,6 +125,18 @@ class TierRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeRow:
+    """What the results of one definition of a tool look like; none of them is kept."""
+
+    hash: str
+    results: int
+    """How many results it was learnt from."""
+    shape: str
+    """As JSON; see `execution.shape_text`."""
+    seen_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """How long use is kept."""
 

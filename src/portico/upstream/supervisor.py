@@ -5,29 +5,32 @@ configured → known (its offer is on disk) → starting → ready → degraded 
 Nothing starts twice: everyone who needs the server waits for the same start. A caller that gives up does not stop a
 start others wait for. After a failure the reason is answered at once, without another try, for a short while that
 doubles with each failure. A server that starts and dies before it has answered anyone has failed too.
+
+An isolated server runs once for each client: nobody is ever given another's instance. There are so many and no more;
+for one more, the one that has been out of use longest goes.
 """
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from portico.errors import BackendUnavailable, RemoteError
 from portico.events import Bus, UpstreamLost, UpstreamReady
 from portico.upstream.backend import NO_OPTIONS, Ask, Backend, Connection, Era, Hello, Raw
+from portico.upstream.instances import SHARED, Instances
 from portico.upstream.lines import telling
 
 logger = logging.getLogger(__name__)
 
 State = Literal["configured", "known", "starting", "ready", "degraded", "down", "disabled"]
 
-SHARED = ""
-"""The session key of a server that all clients share."""
 MAX_PAUSE_S = 60.0
-MAX_SESSIONS = 64
+MAX_INSTANCES = 64
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,14 @@ class Upstream:
         *,
         start_timeout: float = 30.0,
         isolated: bool = False,
+        max_instances: int = MAX_INSTANCES,
         era: Era | None = None,
         known: bool = False,
     ) -> None:
         self.name = name
         self.backend = backend
         self.isolated = isolated
+        self._max_instances = max_instances or MAX_INSTANCES
         self.era: Era | None = era
         self.on_connected: Callable[[], None] | None = None
         self.on_notified: Callable[[str, Raw, str], None] | None = None
@@ -70,17 +75,14 @@ class Upstream:
         self._since = time.time()
         self._reason = ""
         self._hello: Hello | None = None
-        self._live: dict[str, Connection] = {}
+        self._instances = Instances()
         self._starting: dict[str, asyncio.Task[Connection]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._known = known
-        self._answered: set[str] = set()
         self._failures = 0
         self._failure = ""
         self._retry_at = 0.0
         self._calls = 0
-        self._busy = 0
-        self._last_used = time.monotonic()
         self._stopped = False
 
     @property
@@ -97,6 +99,7 @@ class Upstream:
 
     def status(self) -> Status:
         """State, since when, and why."""
+        found = self.backend.diagnostics()
         return Status(
             self.name,
             self.backend.kind,
@@ -105,48 +108,61 @@ class Upstream:
             self._reason,
             self._hello,
             self._calls,
-            self.backend.diagnostics(),
+            {**found, "instances": len(self._instances.owned)} if self.isolated else found,
         )
 
     async def request(
         self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS, session: str = SHARED
     ) -> Raw:
         """Ask the server, starting it first if need be."""
-        key = session if self.isolated else SHARED
-        connection = self._live.get(key) or await self._connect(key)
-        self._calls += 1
-        self._busy += 1
-        try:
-            result = await connection.request(method, params, ask)
+        key = self._key(session)
+        with self._instances.use(key):
+            connection = self._instances.get(key) or await self._connect(key)
+            self._calls += 1
+            try:
+                result = await connection.request(method, params, ask)
+            except RemoteError:
+                self._has_answered(key)
+                raise
             self._has_answered(key)
             return result
-        except RemoteError:
-            self._has_answered(key)
-            raise
-        finally:
-            self._busy -= 1
-            self._last_used = time.monotonic()
 
     async def woken(self, session: str = SHARED) -> None:
         """Start it if it is not up, so that a request from here on takes no longer than its answer."""
-        key = session if self.isolated else SHARED
-        if key not in self._live:
-            await self._connect(key)
+        key = self._key(session)
+        if key not in self._instances:
+            with self._instances.use(key):
+                await self._connect(key)
 
     async def notify(self, method: str, params: Raw | None = None, session: str = SHARED) -> None:
         """Tell the server, if it is up."""
-        connection = self._live.get(session if self.isolated else SHARED)
+        connection = self._instances.get(self._key(session))
         if connection is not None:
             await connection.notify(method, params)
 
+    def held(self, session: str = SHARED) -> AbstractContextManager[None]:
+        """While a client is at work with it, though nothing is asked of it yet: nobody takes it for idle."""
+        return self._instances.use(self._key(session))
+
+    def has(self, session: str) -> bool:
+        """Whether a client's own instance is up, or starting."""
+        return session in self._instances or session in self._starting
+
+    def _key(self, session: str) -> str:
+        return session if self.isolated else SHARED
+
     async def connect(self) -> Connection:
         """The live conversation, started if need be."""
-        return self._live.get(SHARED) or await self._connect(SHARED)
+        return self._instances.get(SHARED) or await self._connect(SHARED)
 
     @property
     def live(self) -> Connection | None:
         """A conversation that is open now, if there is one."""
-        return self._live.get(SHARED) or next(iter(self._live.values()), None)
+        return self._instances.any
+
+    def conversation(self, session: str) -> Connection | None:
+        """The open conversation that a client's requests go to, if there is one."""
+        return self._instances.get(self._key(session))
 
     def mark(self, state: State, reason: str = "") -> None:
         """Record a state with its reason."""
@@ -173,21 +189,31 @@ class Upstream:
 
     async def end_session(self, session: str) -> None:
         """A client has gone: its own instance goes too."""
+        starting = self._starting.get(session)
+        closing = self.let_go(session)
+        if starting is not None and session != SHARED:
+            await asyncio.wait({starting})
+        if closing is not None:
+            await asyncio.shield(closing)
+
+    def let_go(self, session: str) -> "asyncio.Task[None] | None":
+        """The same without waiting; what there is to wait for, if anybody wants to."""
         if session == SHARED:
-            return
+            return None
         if (starting := self._starting.get(session)) is not None:
             starting.cancel()
-            await asyncio.wait({starting})
-        connection = self._live.pop(session, None)
-        self._answered.discard(session)
+        gone = self._instances.take(session)
         self._rested()
-        if connection is not None:
-            await asyncio.shield(self._clear_away(connection))
+        return self._clear_away(gone.connection) if gone is not None else None
 
-    async def rest(self, idle: float) -> None:
-        """Stop a server that nobody has used for so many seconds; its next call starts it again."""
-        if self._live and not self._busy and not self._starting and time.monotonic() - self._last_used >= idle:
-            await self._clear_all_away()
+    async def rest(self, idle: float, watched_by: Collection[str] = ()) -> None:
+        """Stop what nobody has used for so many seconds, and nobody watches; the next call starts it again."""
+        kept = watched_by if self.isolated else (SHARED,) if watched_by else ()
+        going = [gone for key in self._instances.idle(idle, kept) if (gone := self._instances.take(key)) is not None]
+        self._rested()
+        closing = {self._clear_away(gone.connection) for gone in going}
+        if closing:
+            await asyncio.wait(closing)
 
     async def stop(self) -> None:
         """End every conversation; nothing starts again."""
@@ -201,7 +227,7 @@ class Upstream:
 
     def _rested(self) -> None:
         # Only a server that was up rests: one that is down or disabled stays so, with its reason.
-        if self._state in ("ready", "degraded", "starting") and not self._live and not self._starting:
+        if self._state in ("ready", "degraded", "starting") and not self._instances and not self._starting:
             self.mark("known" if self._known else "configured")
 
     def _clear_away(self, connection: Connection) -> "asyncio.Task[None]":
@@ -217,8 +243,7 @@ class Upstream:
             logger.warning("%s did not close cleanly: %r", self.name, error)
 
     async def _clear_all_away(self) -> None:
-        connections, self._live = list(self._live.values()), {}
-        self._answered.clear()
+        connections = self._instances.take_all()
         self._rested()
         for connection in connections:
             self._clear_away(connection)
@@ -229,11 +254,8 @@ class Upstream:
         task = self._starting.get(key)
         if task is None:
             self._refuse_while_pausing()
-            if len(self._live) + len(self._starting) >= MAX_SESSIONS:
-                raise BackendUnavailable(
-                    f"{self.name} already runs {MAX_SESSIONS} instances, one per client session",
-                    advice="Close other sessions, or set isolation: shared for this server.",
-                )
+            if key != SHARED:
+                self._make_room()
             task = asyncio.create_task(self._start(key), name=f"start {self.name}")
             self._starting[key] = task
             task.add_done_callback(lambda done: self._started(key, done))
@@ -244,6 +266,21 @@ class Upstream:
                 raise BackendUnavailable(f"{self.name} is stopped: the gateway is shutting down") from None
             raise
 
+    def _make_room(self) -> None:
+        """For one more instance: what has been out of use longest goes, never one that somebody waits for."""
+        starting = sum(key != SHARED for key in self._starting)
+        if len(self._instances.owned) + starting < self._max_instances:
+            return
+        oldest = self._instances.longest_idle()
+        if oldest is None:
+            raise BackendUnavailable(
+                f"{self.name} already runs {self._max_instances} instances, each for another client, and all are busy",
+                advice="Try again shortly, close other sessions, raise this server's max_instances, or set isolation: "
+                "shared for it.",
+            )
+        logger.info("%s runs %d instances: one that was idle goes for a new one", self.name, self._max_instances)
+        self.let_go(oldest)
+
     def _started(self, key: str, task: "asyncio.Task[Connection]") -> None:
         self._starting.pop(key, None)
         if task.cancelled():
@@ -252,9 +289,8 @@ class Upstream:
             task.exception()  # whoever waits has it; nobody may be waiting any more
 
     async def _start(self, key: str) -> Connection:
-        if not self._live:
+        if not self._instances:
             self.mark("starting")
-        self._answered.discard(key)
         listener = _Ears(self, key)
         try:
             async with asyncio.timeout(self._start_timeout):
@@ -269,8 +305,7 @@ class Upstream:
         except Exception as error:  # a backend may be anyone's: whatever it raises is why it did not start
             logger.exception("%s could not be started", self.name)
             raise self._failed(f"it could not be started: {type(error).__name__}: {error}") from error
-        self._live[key] = connection
-        self._last_used = time.monotonic()
+        self._instances.add(key, connection)
         self._hello = connection.hello
         self.era = connection.hello.era
         self.mark("ready")
@@ -282,7 +317,7 @@ class Upstream:
     def _failed(self, reason: str, advice: str = "") -> BackendUnavailable:
         self.era = None  # what was remembered may be what is wrong
         self._pause(reason)
-        if not self._live:
+        if not self._instances:
             self.mark("down", reason)
         logger.warning("%s is down: %s", self.name, reason)
         self._bus.publish(UpstreamLost(self.name, reason))
@@ -298,7 +333,7 @@ class Upstream:
         self._retry_at = time.monotonic() + min(MAX_PAUSE_S, 2.0 ** (self._failures - 1))
 
     def _has_answered(self, key: str) -> None:
-        self._answered.add(key)
+        self._instances.answered(key)
         self._failures = 0
 
     def _refuse_while_pausing(self) -> None:
@@ -315,16 +350,14 @@ class Upstream:
 
     def lost(self, key: str, reason: str) -> None:
         """A conversation broke."""
-        connection = self._live.pop(key, None)
-        if connection is None:
+        gone = self._instances.take(key)
+        if gone is None:
             return
-        self._clear_away(connection)
-        answered = key in self._answered
-        self._answered.discard(key)
-        if not self._busy and not answered:
+        self._clear_away(gone.connection)
+        if not gone.answered and not self._instances.in_use(key):
             # It was not a call that killed it: trying again at once would kill it again, and again.
             self._pause(reason)
-        if not self._live:
+        if not self._instances:
             self.mark("down", reason)
         self._bus.publish(UpstreamLost(self.name, reason))
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from portico.storage.sql.database import Database
 from portico.storage.sql.upsert import exclusively
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest file in `versions/`."""
 VERSION_TABLE = "portico_version"
 

@@ -9,6 +9,7 @@ from portico.storage.sql.uses import fold_sessions
 
 _DAY = 86_400.0
 _NEWS_S = 7 * _DAY
+_SHAPES = 20_000
 
 
 async def prune(db: AsyncConnection, keep: Retention, now: float) -> int:
@@ -28,6 +29,8 @@ async def prune(db: AsyncConnection, keep: Retention, now: float) -> int:
             )
         ),
         sa.delete(manifests).where(manifests.c.listed_at < forgotten),
+        sa.delete(tables.shapes).where(tables.shapes.c.seen_at < forgotten),
+        sa.delete(tables.shapes).where(tables.shapes.c.seen_at <= _last_surplus_shape()),
         sa.delete(tables.news).where(tables.news.c.at < now - _NEWS_S),
     ]
     folded = await fold_sessions(db, now - keep.sessions_days * _DAY)
@@ -37,3 +40,8 @@ async def prune(db: AsyncConnection, keep: Retention, now: float) -> int:
 def _last_surplus_call(most: int) -> sa.ScalarSelect[int]:
     table = tables.calls.c
     return sa.select(table.id).order_by(table.id.desc()).offset(most).limit(1).scalar_subquery()
+
+
+def _last_surplus_shape() -> sa.ScalarSelect[float]:
+    table = tables.shapes.c
+    return sa.select(table.seen_at).order_by(table.seen_at.desc()).offset(_SHAPES).limit(1).scalar_subquery()

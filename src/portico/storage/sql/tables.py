@@ -193,3 +193,26 @@ news = sa.Table(
     _column("stamp", sa.BigInteger),
     _column("at", sa.Double),
 )
+
+shapes = sa.Table(
+    "portico_shapes",
+    metadata,
+    sa.Column("hash", sa.String(64), primary_key=True),
+    _column("results", sa.Integer),
+    _column("shape", Words),
+    _column("seen_at", sa.Double),
+    sa.Index("ix_portico_shapes_seen_at", "seen_at"),
+)
+
+plans = sa.Table(
+    "portico_plans",
+    metadata,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("scope", Words, nullable=False, index=True),
+    _column("intent", Words),
+    _column("words", Words),
+    _column("steps", Words),
+    _column("tools", Words),
+    _column("runs", sa.Integer),
+    _column("used_at", sa.Double),
+)

@@ -1,0 +1,101 @@
+"""State of one's own: handles for clients that have no session, and what they are told of them.
+
+A server with `isolation: session` runs once for each client. A client without a session or an identity gets an instance
+of its own with its first call, and the handle to come back to it by: in `_meta` for programs, in words for models.
+Whoever does not know a handle cannot guess it, and one that was not issued here is refused. A view has its own handles:
+another profile's are unknown to it.
+"""
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portico.disclosure import answer
+from portico.errors import UnknownName
+from portico.upstream.backend import Raw
+
+KEY = "portico/session"
+"""In `_meta` of a request, the handle to go on with; in that of a result, the one to pass next time."""
+ARGUMENT = "session"
+TTL_S = 24 * 3_600.0
+"""A handle that nobody has used for so long is forgotten."""
+MAX_HANDLES = 10_000
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What a client is told, and what we know it by: a digest, so that no log or event holds the handle itself."""
+
+    text: str
+    key: str
+
+
+class StateHandles:
+    """The handles of one view's clients. One event loop's own."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._used: OrderedDict[str, float] = OrderedDict()
+        """When each was last used, by its key; the longest unused first."""
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def issue(self) -> Handle:
+        """A new one: 128 bits that nobody can guess."""
+        text = secrets.token_urlsafe(16)
+        handle = Handle(text, _key(text))
+        self._expire()
+        self._used[handle.key] = self._clock()
+        return handle
+
+    def redeem(self, text: Any) -> str:
+        """The key of a handle that was issued here and is not over its time; raises UnknownName."""
+        self._expire()
+        key = _key(text) if isinstance(text, str) and len(text) <= _LONGEST else ""
+        if key not in self._used:
+            raise UnknownName(
+                "there is no such session here: it was not issued by this gateway, or nobody has used it for too long",
+                advice="Call without a session to begin anew; the answer says the one to pass from then on.",
+            )
+        self._used[key] = self._clock()
+        self._used.move_to_end(key)
+        return key
+
+    def forget(self, handle: Handle) -> None:
+        """It was never told to anybody."""
+        self._used.pop(handle.key, None)
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._used and (len(self._used) >= MAX_HANDLES or next(iter(self._used.values())) <= now - TTL_S):
+            self._used.popitem(last=False)
+
+
+def _key(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def brought(params: Mapping[str, Any]) -> tuple[Any, Raw]:
+    """The handle in a request's `_meta`, None where there is none; and the request without it: no server sees it."""
+    meta = params.get("_meta")
+    if not isinstance(meta, Mapping) or KEY not in meta:
+        return None, dict(params)
+    rest = {key: value for key, value in meta.items() if key != KEY}
+    return meta[KEY], {**params, "_meta": rest}
+
+
+def told(result: Mapping[str, Any], handle: Handle, *, in_words: bool) -> Raw:
+    """An answer with the handle to pass next time; `in_words` also for a model."""
+    given = result.get("_meta")
+    meta: Raw = {**(given if isinstance(given, Mapping) else {}), KEY: handle.text}
+    content = result.get("content")
+    if not in_words or not isinstance(content, list):
+        return {**result, "_meta": meta}
+    line = f'This server keeps a state for you. To go on in it, pass {ARGUMENT}: "{handle.text}" with the next call.'
+    return {**result, "content": [*content, answer.block(line)], "_meta": meta}

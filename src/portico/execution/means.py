@@ -1,0 +1,87 @@
+"""What does more than one call: scripts and workflows, each imported and made when it is first needed."""
+
+import asyncio
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from portico.access import Caller
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.config import Config
+from portico.execution.call import Calls
+from portico.execution.learned import Shapes
+from portico.execution.scripting.scripts import Scripts
+from portico.learning import Learner
+from portico.storage.record import Record
+
+if TYPE_CHECKING:
+    from portico.execution.workflow.remembered import Plans
+    from portico.execution.workflow.report import Report
+    from portico.execution.workflow.suggesting import Find, Suggestion
+    from portico.execution.workflow.workflows import Workflows
+
+_PATIENCE_S = 2.0
+"""How long the end waits for a plan to be written."""
+
+
+class Means:
+    """A gateway's scripts and workflows."""
+
+    def __init__(self, calls: Calls, shapes: Shapes, config: Config, learner: Learner, record: Record) -> None:
+        self._calls = calls
+        self._shapes = shapes
+        self._learner = learner
+        self._record = record
+        self._remembering: set[asyncio.Task[bool]] = set()
+        self._asked_about = {name: server.tools.destructive for name, server in config.servers.items()}
+        self.scripts = Scripts.within(calls, config.code)
+
+    @cached_property
+    def workflows(self) -> "Workflows":
+        """Made, and its room entered, by the first workflow: no gateway starts slower for it."""
+        from portico.execution.workflow.workflows import Workflows
+
+        return Workflows(self._calls, self._shapes, policy=self._destructive)
+
+    @cached_property
+    def _plans(self) -> "Plans":
+        from portico.execution.workflow.remembered import Plans
+
+        return Plans(self._record, self._learner.key, self._learner.listening)
+
+    async def plan(self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller) -> "Suggestion":
+        """A plan for an intent: one that worked for such an intent before, else a new one."""
+        from portico.execution.workflow.choosing import used_together
+        from portico.execution.workflow.suggesting import suggest
+
+        together = used_together(await self._learner.together(caller))
+        fresh = await suggest(intent, snapshot, find, shapes=self._shapes.of, together=together)
+        known = await self._plans.offered(self._learner.scope(caller), intent, snapshot, fresh)
+        return known or fresh
+
+    def remember(self, report: "Report", snapshot: Snapshot) -> None:
+        """Keep the plan of a workflow that went well, while its caller already reads the answer."""
+        if report.state != "finished":
+            return
+        scope, steps = self._learner.scope(report.caller), [dict(planned.step.given) for planned in report.plan]
+        keeping = asyncio.create_task(self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan")
+        self._remembering.add(keeping)
+        keeping.add_done_callback(self._remembering.discard)
+
+    def expire(self) -> None:
+        """Let go of what is over its time; for housekeeping."""
+        self.scripts.memory.expire()
+        if "workflows" in self.__dict__:
+            self.workflows.expire()
+
+    async def close(self) -> None:
+        """End every process, and finish what is being written."""
+        await self.scripts.close()
+        if self._remembering:
+            await asyncio.wait(self._remembering, timeout=_PATIENCE_S)
+
+    def _destructive(self, tool: Tool) -> bool:
+        globs: Collection[str] = self._asked_about.get(tool.server, ())
+        return any(fnmatchcase(tool.name, glob) for glob in globs)

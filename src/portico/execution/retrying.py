@@ -1,0 +1,48 @@
+"""Whether a call that failed is made again. Pure.
+
+Only where the conversation with the server was lost, and only a tool that may run twice: one that says it is read-only
+or idempotent, or that the configuration names. A server that is slow, busy or says no has answered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from portico.catalog.tool import Tool
+from portico.errors import BackendBusy, BackendTimeout, PorticoError
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
+
+
+@dataclass(frozen=True)
+class RetryRule:
+    """How often calls of one server are made again."""
+
+    times: int = 1
+    tools: tuple[str, ...] = ()
+    """Globs of tool names that may run twice, whatever they say."""
+
+    def allows(self, tool: Tool) -> bool:
+        """Whether a tool may run twice."""
+        if self.times <= 0:
+            return False
+        hints: Mapping[str, Any] = tool.annotations
+        if hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True:
+            return True
+        return any(fnmatchcase(tool.name, pattern) for pattern in self.tools)
+
+
+ONCE_MORE = RetryRule()
+
+
+def again(rule: RetryRule, tool: Tool, error: PorticoError, attempt: int) -> bool:
+    """Whether the call that failed at this attempt (1 is the first) is made again."""
+    if attempt > rule.times or not error.retryable or isinstance(error, BackendTimeout | BackendBusy):
+        return False
+    return rule.allows(tool)
+
+
+def pause(attempt: int) -> float:
+    """Seconds before the next attempt."""
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1))

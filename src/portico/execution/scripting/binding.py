@@ -1,0 +1,112 @@
+"""Which tools a script means. Only what its text mentions is bound: thousands of tools cost a script nothing. Pure.
+
+A tool is a function of its server, both under their identifiers (`data-server` is `data_server`). A script that writes
+`server.word(` where the server has no such tool is bound to an answer that names the nearest.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.catalog.address import identifier, nearest
+from portico.catalog.schema import glance
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.execution.sandbox.script import CallFailed
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\??\.\s*([A-Za-z_]\w*)\s*\(")
+NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A script's functions."""
+
+    tools: Mapping[str, Mapping[str, Tool]] = field(default_factory=dict)
+    """Server's identifier → tool's identifier (or name, where the script writes that) → the tool."""
+    missing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The same of functions that no server has → what to say about it."""
+
+    def namespaces(self, *, words_only: bool = False) -> dict[str, tuple[str, ...]]:
+        """Every function by its server's identifier; Python has no way to write a name that is no word."""
+        found = {server: (*self.tools.get(server, ()), *self.missing.get(server, ())) for server in self._servers}
+        if not words_only:
+            return found
+        return {server: tuple(name for name in names if identifier(name) == name) for server, names in found.items()}
+
+    @property
+    def _servers(self) -> Iterable[str]:
+        return {**self.tools, **self.missing}
+
+    def tool(self, server: str, name: str) -> Tool:
+        """The tool that a function is; raises CallFailed for one that nobody has."""
+        tool = self.tools.get(server, {}).get(name)
+        if tool is None:
+            raise CallFailed(self.missing.get(server, {}).get(name) or f"there is no tool {server}.{name} here")
+        return tool
+
+
+def bind(code: str, snapshot: Snapshot) -> Bound:
+    """The tools that a script mentions."""
+    words = set(_WORD.findall(code))
+    called: dict[str, list[str]] = {}
+    for server, name in _CALLED.findall(code):
+        called.setdefault(server, []).append(name)
+    tools: dict[str, dict[str, Tool]] = {}
+    missing: dict[str, dict[str, str]] = {}
+    for word, server in snapshot.words.items():
+        if word not in words:
+            continue
+        offered, known = snapshot.servers[server].tools, snapshot.servers[server].words
+        found = {name: offered[known[name]] for name in known.keys() & words}
+        # `server["odd-name"]` is a way to write it in JavaScript and Lua.
+        found |= {name: tool for name, tool in offered.items() if name not in known and _quoted(name, code)}
+        unknown = [name for name in called.get(word, ()) if name not in known]
+        if found or word in called:
+            tools[word] = found
+        if unknown:
+            missing[word] = {name: _no_such(word, name, known) for name in unknown}
+    return Bound(tools, missing)
+
+
+def _quoted(name: str, code: str) -> bool:
+    return f'"{name}"' in code or f"'{name}'" in code
+
+
+def _no_such(server: str, name: str, known: Mapping[str, str]) -> str:
+    near = nearest(name, known, NEAREST)
+    if near:
+        return f"there is no tool {server}.{name}. Did you mean {', '.join(f'{server}.{one}' for one in near)}?"
+    return f"there is no tool {server}.{name}. {server} has: {', '.join(sorted(known)[:10])}"
+
+
+def arguments_of(tool: Tool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """What was passed to a tool's function as the tool's arguments; raises CallFailed.
+
+    One object is the arguments themselves; other values are taken in the order that the tool's line shows. A name that
+    is no identifier may be written as one.
+    """
+    params = [name for name, _, _ in glance(tool.definition.get("inputSchema"))]
+    if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
+        given: dict[str, Any] = args[0]
+    else:
+        if len(args) > len(params):
+            takes = f"{len(params)} argument{'' if len(params) == 1 else 's'}"
+            raise CallFailed(f"{tool.address} takes {takes} ({', '.join(params)}), and {len(args)} were passed")
+        by_place = dict(zip(params, args, strict=False))
+        if twice := by_place.keys() & kwargs.keys():
+            raise CallFailed(f"{tool.address} was given {', '.join(sorted(twice))} twice")
+        given = {**by_place, **kwargs}
+    if given.keys() <= set(params):
+        return dict(given)
+    spelt = dict(_spellings(params))
+    return {key if key in params else spelt.get(key, key): value for key, value in given.items()}
+
+
+def _spellings(params: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """How parameters can be written in a script: `from` as `from_` or `_from`, `page-size` as `page_size`."""
+    for name in params:
+        yield f"{name}_", name
+        yield identifier(name), name

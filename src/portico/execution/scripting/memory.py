@@ -1,0 +1,86 @@
+"""What scripts keep for the caller's next ones: `store(key, value)` and `load(key)`, bounded and for a while."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from portico.access import Caller
+from portico.execution.results import owner_of
+
+MAX_OWNERS = 1_000
+
+
+@dataclass
+class _Shelf:
+    until: float
+    values: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+
+    @property
+    def size(self) -> int:
+        return sum(len(key) + len(value) for key, value in self.values.items())
+
+
+class Memory:
+    """Each caller's own values, as JSON text: nobody changes what the next script reads by keeping hold of it."""
+
+    def __init__(
+        self,
+        *,
+        ttl_s: float = 3_600.0,
+        max_bytes: int = 1024**2,
+        max_owners: int = MAX_OWNERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ttl_s` counts from the last script that stored something; `max_bytes` are for each caller."""
+        self._ttl = ttl_s
+        self._max_bytes = max_bytes
+        self._max_owners = max_owners
+        self._clock = clock
+        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._shelves)
+
+    def load(self, caller: Caller) -> dict[str, Any]:
+        """Everything a caller has."""
+        self.expire()
+        shelf = self._shelves.get(owner_of(caller))
+        return {key: orjson.loads(value) for key, value in shelf.values.items()} if shelf else {}
+
+    def store(self, caller: Caller, values: Mapping[str, Any]) -> str:
+        """Keep values, null letting go of one; what cannot be kept is said, the rest is."""
+        if not values or self._max_bytes <= 0:
+            return "Nothing is kept between scripts here." if values else ""
+        self.expire()
+        owner = owner_of(caller)
+        shelf = self._shelves.pop(owner, None) or _Shelf(0.0)
+        shelf.until = self._clock() + self._ttl
+        refused = list[str]()
+        for key, value in values.items():
+            before = shelf.values.pop(key, None)
+            if value is None:
+                continue
+            shelf.values[key] = orjson.dumps(value)
+            if shelf.size > self._max_bytes:
+                del shelf.values[key]
+                if before is not None:
+                    shelf.values[key] = before
+                refused.append(key)
+        if shelf.values:
+            self._shelves[owner] = shelf
+        while len(self._shelves) > self._max_owners:
+            self._shelves.popitem(last=False)
+        if not refused:
+            return ""
+        names = ", ".join(repr(key[:40]) for key in refused[:5])
+        return f"Not stored, because a caller may keep {self._max_bytes:,} bytes: {names}."
+
+    def expire(self) -> None:
+        """Let go of what is over its time."""
+        now = self._clock()
+        for owner in [owner for owner, shelf in self._shelves.items() if shelf.until <= now]:
+            del self._shelves[owner]

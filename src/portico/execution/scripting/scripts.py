@@ -1,0 +1,209 @@
+"""One script, from its text to how it ended. Whatever it calls goes through the pipeline, as if its caller had called.
+
+The script's tools get their results whole: what is too large for an answer is not too large for a script.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.config import Code
+from portico.errors import InvalidArguments, PorticoError
+from portico.execution.cache import age_of
+from portico.execution.call import Calls, Origin
+from portico.execution.json_stream import weight
+from portico.execution.learned import value_of
+from portico.execution.sandbox.script import CallFailed, Language, Limits, Outcome, Script
+from portico.execution.scripting.binding import Bound, arguments_of, bind
+from portico.execution.scripting.engines import Engines
+from portico.execution.scripting.hints import hint
+from portico.execution.scripting.memory import Memory
+from portico.upstream.backend import Raw
+
+MAX_CODE = 256 * 1024
+CALL = "call_tool"
+_HEAVY = 256 * 1024
+"""Characters of a result that is read in a thread."""
+_ERROR_CHARS = 2_000
+
+Function = Callable[..., Awaitable[Any]]
+"""Something of the gateway's own that scripts may call; raises PorticoError."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call that a script made."""
+
+    tool: str
+    seconds: float
+    ok: bool
+    cached: bool = False
+    cancelled: bool = False
+    """Nobody waited for it."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a script went."""
+
+    outcome: Outcome
+    calls: tuple[Made, ...] = ()
+    hint: str = ""
+    """What to do about its fault, or about what it forgot."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a script finds around it."""
+
+    snapshot: Snapshot
+    """The tools that its caller sees."""
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    """The gateway's own, by their names."""
+    line: Callable[[Tool], str] = lambda tool: tool.address
+    """How a tool is told, where its arguments were wrong."""
+
+
+class Scripts:
+    """Runs scripts."""
+
+    def __init__(
+        self, calls: Calls, engines: Engines | None = None, memory: Memory | None = None, limits: Limits | None = None
+    ) -> None:
+        self._calls = calls
+        self._engines = engines or Engines()
+        self.memory = memory or Memory()
+        self._limits = limits or Limits()
+
+    @classmethod
+    def within(cls, calls: Calls, config: Code) -> "Scripts":
+        """Scripts within configured limits."""
+        limits = Limits(
+            wall_s=config.wall_s,
+            cpu_s=config.cpu_s,
+            memory_bytes=int(config.memory),
+            recursion=config.recursion,
+            calls=config.calls,
+            parallel=config.parallel,
+            output_bytes=int(config.output),
+            answer_bytes=int(config.answer),
+        )
+        memory = Memory(ttl_s=config.state_s, max_bytes=int(config.state_bytes))
+        return cls(calls, Engines(config.workers), memory, limits)
+
+    async def run(
+        self, code: str, language: Language, around: Around, origin: Origin, timeout_s: float | None = None
+    ) -> Ran:
+        """Run a script; `timeout_s` can only shorten what it may take."""
+        if len(code) > MAX_CODE:
+            raise InvalidArguments(f"a script may have {MAX_CODE:,} characters", advice="Pass data as arguments.")
+        limits = replace(self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s))
+        bound = bind(code, around.snapshot)
+        host = _Host(self._calls, bound, around, origin, limits)
+        script = Script(
+            code,
+            language,
+            {**bound.namespaces(words_only=language == "python"), "": (*around.functions, CALL)},
+            self.memory.load(origin.caller) if "load" in code else {},
+            limits,
+        )
+        started = time.perf_counter()
+        outcome = await self._engines.of(language).run(script, host.ask)
+        refused = self.memory.store(origin.caller, outcome.stored)
+        advice = " ".join(filter(None, (hint(script, outcome, around.snapshot), refused)))
+        return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started)
+
+    async def close(self) -> None:
+        """End every process."""
+        await self._engines.close()
+
+
+class _Host:
+    """The other side of one script's calls."""
+
+    def __init__(self, calls: Calls, bound: Bound, around: Around, origin: Origin, limits: Limits) -> None:
+        self.made: list[Made] = []
+        self._calls = calls
+        self._bound = bound
+        self._around = around
+        # What the client sent beside its question (a progress token, answers to questions) was for the script alone.
+        self._origin = Origin(origin.caller, origin.relay)
+        self._limits = limits
+        self._turns = asyncio.Semaphore(limits.parallel)
+        self._begun = 0
+        meta = origin.extra.get("_meta")
+        self._progress = meta.get("progressToken") if isinstance(meta, dict) else None
+
+    async def ask(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Answer a script's call; raises CallFailed."""
+        self._begun += 1
+        if self._begun > self._limits.calls:
+            raise CallFailed(f"a script may make {self._limits.calls} calls", fatal=True)
+        try:
+            if namespace:
+                tool = self._bound.tool(namespace, name)
+                return await self._run(tool, arguments_of(tool, args, kwargs))
+            if name == CALL:
+                tool, arguments = self._by_name(*args, **kwargs)
+                return await self._run(tool, arguments)
+            return await self._around.functions[name](*args, **kwargs)
+        except PorticoError as error:
+            raise CallFailed(_told(error)) from error
+        except (TypeError, KeyError) as error:
+            # Of one of ours, called with what it does not take.
+            raise CallFailed(f"{name}: {error}") from error
+
+    def _by_name(self, name: Any, arguments: Any = None) -> tuple[Tool, dict[str, Any]]:
+        if not isinstance(name, str) or not isinstance(arguments, dict | None):
+            raise CallFailed(f"{CALL} takes a tool's name and an object of arguments")
+        tool = self._around.snapshot.tool(name)
+        return tool, arguments_of(tool, [arguments or {}], {})
+
+    async def _run(self, tool: Tool, arguments: dict[str, Any]) -> Any:
+        async with self._turns:
+            started = time.perf_counter()
+            ok = cached = cancelled = False
+            try:
+                result = await self._calls.call(tool, arguments, self._origin)
+                cached = age_of(result) is not None
+                if result.get("isError"):
+                    raise CallFailed(f"{tool.address} answered with an error: {_words(result)}")
+                if result.get("resultType", "complete") != "complete":
+                    raise CallFailed(f"{tool.address} asks for more input: call it by {CALL} outside of a script")
+                ok = True
+            except InvalidArguments as error:
+                raise CallFailed(f"{_told(error)} {self._around.line(tool)}") from error
+            except asyncio.CancelledError:
+                cancelled = True
+                raise
+            finally:
+                self.made.append(Made(tool.address, time.perf_counter() - started, ok, cached, cancelled))
+                await self._report(tool)
+        if weight(result, _HEAVY) >= _HEAVY:
+            return await asyncio.to_thread(_value, result)
+        return _value(result)
+
+    async def _report(self, tool: Tool) -> None:
+        if self._progress is not None and self._origin.relay is not None:
+            told = {"progressToken": self._progress, "progress": len(self.made), "message": f"called {tool.address}"}
+            await self._origin.relay.notify("notifications/progress", told)
+
+
+def _value(result: Raw) -> Any:
+    """What a result is to a script: its value, or the blocks of one that is neither data nor text."""
+    value = value_of(result)
+    return value if value is not None else result.get("content") or None
+
+
+def _words(result: Raw) -> str:
+    value = value_of({"content": result.get("content")})
+    return value[:_ERROR_CHARS] if isinstance(value, str) else str(value)[:_ERROR_CHARS]
+
+
+def _told(error: PorticoError) -> str:
+    return f"{error.kind}: {error.message}" + (f". {error.advice}" if error.advice else "")

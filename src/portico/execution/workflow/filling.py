@@ -1,0 +1,261 @@
+"""Arguments that an intent says plainly: which literal is certainly meant for which parameter. Pure.
+
+Only what is certain is filled in; everything else is for an earlier step's output, or for whoever reads the plan.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from portico.catalog.references import ABSENT
+from portico.catalog.schema import Param
+from portico.execution.workflow.literals import Literal, literals, looked_for, of_kind, unique
+from portico.execution.workflow.nouns import Name, read_name, singular
+from portico.execution.workflow.vocabulary import FROM, LIMITS, OWNERS, PLACES, STEERS, SYMBOLS, TO
+
+_WORD = re.compile(r"[^\W_]+")
+NOTHING = object()
+"""No value is certain."""
+
+_TITLED = {
+    "title": ("titled", "title", "called", "named", "headed", "name"),
+    "name": ("named", "called", "name", "titled", "title"),
+    "subject": ("subject", "titled"),
+    "text": ("saying", "message", "text", "says", "body", "content", "comment", "with", "writing", "reads"),
+    "query": ("for", "about", "query", "matching", "containing"),
+}
+_LANGUAGES = re.compile(
+    r"\b(?:sql|jql|cql|soql|cypher|promql|logql|kql|graphql|regex|regular expression|xpath|syntax|dsl|expression"
+    r"|sparql|lucene|json)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the words around a step are."""
+
+    clause: str
+    intent: str
+    tool_words: frozenset[str]
+    """The words of the tool's name and its server's."""
+    siblings: tuple[Param, ...] = ()
+    """All parameters of the tool."""
+
+
+def filled(param: Param, said: Said) -> Any:
+    """The value that is certainly meant for a parameter, and that it takes; NOTHING where none is."""
+    value = _meant(param, said)
+    return value if value is NOTHING or _takes(param, value) else NOTHING
+
+
+def _takes(param: Param, value: Any) -> bool:
+    try:
+        return jsonschema_rs.validator_for(dict(param.source), retriever=_refuse).is_valid(value)
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+        jsonschema_rs.ReferencingError,
+    ):  # a part of a schema cannot always be read alone
+        return True
+
+
+def _refuse(uri: str) -> Any:
+    """No schema makes the gateway fetch anything."""
+    raise ValueError(f"{uri} is not fetched")
+
+
+def _meant(param: Param, said: Said) -> Any:
+    if param.enum:
+        return _chosen(param, said)
+    name = read_name(param.name)
+    if param.type in ("integer", "number"):
+        return _numbered(param, name, said)
+    if param.type == "array" and param.items is not None and param.items.type == "string":
+        one = _worded(param, param.items, name, said)
+        return NOTHING if one is NOTHING else [one]
+    if param.type in ("string", "any", "union"):
+        return _worded(param, param, name, said)
+    return NOTHING
+
+
+def by_definition(param: Param) -> Any:
+    """The value that the definition itself gives a required parameter."""
+    if len(param.enum) == 1:
+        return param.enum[0]
+    return NOTHING if param.default is ABSENT or param.default is None or param.default == "" else param.default
+
+
+def _chosen(param: Param, said: Said) -> Any:
+    name = read_name(param.name)
+    if len(param.enum) == 1:
+        return param.enum[0] if param.required else NOTHING
+    if STEERS & set(name.words) and not STEERS & set(re.findall(r"\w+", said.clause.casefold())):
+        return NOTHING
+    words = _spaced(said.clause)
+    named = [value for value in param.enum if isinstance(value, str) and len(value) > 2 and _spaced(value) in words]
+    # A tool's own words in an enumeration ("issue") are said by whoever speaks of the tool at all.
+    telling = [value for value in named if value.casefold() not in said.tool_words]
+    return telling[0] if len(telling) == 1 else NOTHING
+
+
+def _spaced(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+def _numbered(param: Param, name: Name, said: Said) -> Any:
+    for one in of_kind(said.clause, "number"):
+        squashed = "".join(name.words)
+        about = {singular(word) for word in (*one.before[-2:], one.after)}
+        if name.aspect in ("id", "number") and name.about and name.about & {singular(word) for word in one.before[-2:]}:
+            return _number(one, param)
+        limits = squashed in LIMITS or squashed.removeprefix("max") in LIMITS
+        if limits and (
+            about & {"first", "top", "last", "latest", "limit", "newest"} or one.after in ("result", "results")
+        ):
+            return _number(one, param)
+        if name.about and name.about <= set(one.before[-2:]) | {one.after}:
+            return _number(one, param)
+    one = None if said.clause == said.intent else unique("number", said.intent)
+    if one and name.aspect in ("id", "number") and name.about & {singular(word) for word in one.before[-2:]}:
+        return _number(one, param)
+    return NOTHING
+
+
+def _number(one: Literal, param: Param) -> Any:
+    value = float(one.text)
+    return int(value) if value.is_integer() else value if param.type == "number" else NOTHING
+
+
+def _worded(param: Param, kind: Param, name: Name, said: Said) -> Any:
+    """For strings; `kind` is the parameter itself, or what its list holds."""
+    if kind.type not in ("string", "any", "union") or kind.enum:
+        return NOTHING
+    form = kind.source.get("format")
+    words = set(name.words)
+    if form == "email" or name.aspect == "email" or (words & {"to", "recipient", "cc", "bcc"} and len(words) == 1):
+        return (
+            _text(_only(said, "email")) if not words & {"cc", "bcc", "from", "sender", "reply", "subject"} else NOTHING
+        )
+    if form in ("uri", "url") or name.aspect == "url":
+        return _text(_only(said, "url")) if len(_of_aspect(said, "url")) < 2 or param.required else NOTHING
+    if form in ("date", "date-time") or name.aspect == "date":
+        return _ended(param, said, "date")
+    if name.aspect == "path" and (value := _ended(param, said, "path", "file")) is not NOTHING:
+        return value
+    if words & {"repo", "owner", "org"} or (words & {"project", "namespace"} and name.aspect in ("id", "path")):
+        return _of_repository(name, said)
+    if words & {"channel"} and name.aspect != "id":
+        return _text(_only(said, "channel"))
+    if words & {"ticket", "issue"} or name.words in (("key",), ("id", "or", "key")):
+        if (ticket := _only(said, "ticket")) is not None:
+            return ticket.text
+        return _numeral(name, said)
+    if words & SYMBOLS:
+        return _text(_own(said, "symbol"))
+    if words & PLACES and param.required:
+        return _text(_own(said, "place"))
+    if name.aspect in ("id", "number"):
+        return _numeral(name, said)
+    return _quoted(param, name, said)
+
+
+def _numeral(name: Name, said: Said) -> Any:
+    """A number for a parameter that takes it as text."""
+    if not name.about:
+        return NOTHING
+    for one in of_kind(said.clause, "number"):
+        if name.about & {singular(word) for word in one.before[-2:]}:
+            return one.text
+    return NOTHING
+
+
+def _of_repository(name: Name, said: Said) -> Any:
+    one = _only(said, "repo")
+    if one is not None:
+        owner, _, repo = one.text.partition("/")
+    elif (page := _only(said, "url")) is not None and (found := _HOSTED.match(page.text)):
+        owner, repo = found["owner"], found["repo"].removesuffix(".git")
+    else:
+        return NOTHING
+    names = [read_name(param.name) for param in said.siblings]
+    apart = any(OWNERS & set(other.words) for other in names)
+    if OWNERS & set(name.words):
+        return owner if any("repo" in other.words for other in names) else NOTHING
+    if "repo" in name.words and name.aspect == "url":
+        return NOTHING
+    return repo if apart else f"{owner}/{repo}"
+
+
+_HOSTED = re.compile(
+    r"https?://(?:www\.)?(?:github|gitlab|bitbucket|codeberg)\.\w+/(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)"
+)
+
+
+def _ended(param: Param, said: Said, *kinds: str) -> Any:
+    """Of a path or a date: the first where it is for a beginning, the second where it is for an end."""
+    found = list(of_kind(said.clause, *kinds))
+    aspect = read_name(param.name).aspect
+    rivals = [other for other in _of_aspect(said, aspect) if other.required] or _of_aspect(said, aspect)
+    words = set(read_name(param.name).words)
+    if len(found) == 2 and len(rivals) >= 2:
+        return found[0].text if words & FROM else found[1].text if words & TO else NOTHING
+    if len(found) != 1:
+        return NOTHING
+    if rivals == [param] or (param.required and len(rivals) == 1):
+        return found[0].text
+    # Of several, the one that says so: "since 2025-01-01".
+    return found[0].text if words & set(found[0].before[-1:]) else NOTHING
+
+
+def _quoted(param: Param, name: Name, said: Said) -> Any:
+    quoted = list(of_kind(said.clause, "quoted"))
+    for one in quoted:
+        role = name.words[-1] if name.words and name.words[-1] in _TITLED else name.aspect
+        told = one.before[-1:]
+        if told and (told[0] in _TITLED.get(role, ()) or singular(told[0]) in name.words):
+            return one.text
+    free = [other for other in said.siblings if other.required and _is_free(other)]
+    if len(quoted) == 1 and free == [param]:
+        return quoted[0].text
+    if (
+        name.aspect == "query"
+        and param.required
+        and not quoted
+        and not _LANGUAGES.search(f"{param.name} {param.description}")
+    ):
+        return looked_for(said.clause, said.tool_words) or NOTHING
+    return NOTHING
+
+
+def _is_free(param: Param) -> bool:
+    """Whether any words will do for it."""
+    name = read_name(param.name)
+    return param.type == "string" and not param.enum and name.aspect in ("", "name", "text", "query")
+
+
+def _of_aspect(said: Said, aspect: str) -> list[Param]:
+    return [param for param in said.siblings if read_name(param.name).aspect == aspect]
+
+
+def _own(said: Said, kind: str) -> Literal | None:
+    return unique(kind, said.clause)
+
+
+def _only(said: Said, kind: str) -> Literal | None:
+    """The one in the clause, else the one in the whole intent."""
+    if any(True for _ in of_kind(said.clause, kind)):
+        return unique(kind, said.clause)
+    return unique(kind, said.intent)
+
+
+def _text(one: Literal | None) -> Any:
+    return NOTHING if one is None else one.text
+
+
+def said_values(intent: str) -> frozenset[str]:
+    """Every literal of an intent, as text."""
+    return frozenset(one.text for one in literals(intent))

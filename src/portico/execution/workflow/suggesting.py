@@ -1,0 +1,172 @@
+"""A plan from an intent: clauses, a tool for each, and what one's answer offers the next. Ready to be passed back.
+
+    clauses → find (search, handed in) → choosing → arranging (filling, joining, offers)
+
+Nothing is invented: a clause that nothing here serves is named with what comes nearest, and an argument that neither
+the words nor an earlier step certainly give is an input.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.execution.cache import is_read_only
+from portico.execution.shape import Shape
+from portico.execution.workflow.arranging import Input, arranged
+from portico.execution.workflow.choosing import CANDIDATES, Found, Reader, Together, choose, ordered
+from portico.execution.workflow.clauses import clauses
+from portico.execution.workflow.literals import acts_on_it, in_general
+from portico.search import Ranking
+from portico.search.lexical.query import MAX_TEXT
+
+Find = Callable[[str, int], Awaitable[Sequence[Found]]]
+"""The tools that some words mean, best first: (words, how many)."""
+
+_NEAREST = 3
+CONTEXT, ITS_CONTEXT = 0.4, 0.9
+"""What a search with the clauses before it counts beside the clause alone; more where it is done to *it*."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Words that no tool here serves."""
+
+    clause: str
+    nearest: tuple[str, ...]
+    """What comes nearest, by address."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A plan, and what it lacks."""
+
+    steps: tuple[Mapping[str, Any], ...] = ()
+    """As `run_workflow` takes them."""
+    inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+    """What has to be said before it can run, by name: `${inputs.name}` in the steps."""
+    unserved: tuple[Unserved, ...] = ()
+    why: tuple[str, ...] = ()
+    read_only: bool = False
+    """Whether every step is known to change nothing."""
+    worked: int = 0
+    """How often a plan like this one has run to its end; 0 for one that was made just now."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The inputs that have to be given."""
+        return tuple(self.inputs)
+
+    @property
+    def weak(self) -> bool:
+        """Whether something that was asked for is not in the plan."""
+        return bool(self.unserved) or not self.steps
+
+    @property
+    def ready(self) -> bool:
+        """Whether it could run at once, and do no harm."""
+        return bool(self.steps) and self.read_only and not self.inputs and not self.unserved
+
+
+def _no_shape(_: Tool) -> Shape | None:
+    return None
+
+
+def _never(_: str, __: str) -> float:
+    return 0.0
+
+
+async def suggest(
+    intent: str,
+    snapshot: Snapshot,
+    find: Find,
+    *,
+    shapes: Callable[[Tool], Shape | None] = _no_shape,
+    together: Together = _never,
+    read_only: Callable[[Tool], bool] = is_read_only,
+) -> Suggestion:
+    """A plan for an intent, of the tools that this snapshot shows."""
+    intent = intent[:MAX_TEXT]
+    unserved: list[Unserved] = []
+    found: list[tuple[str, Sequence[tuple[Tool, float]]]] = []
+    before: list[str] = []
+    for clause in await asyncio.to_thread(clauses, intent):
+        words = in_general(clause)
+        hits = await find(words, CANDIDATES)
+        weak = any(hit.weak for hit in hits)
+        if before and hits and not weak:
+            # "add a comment to it": what it is, the clauses before have said.
+            context = await find(f"{words} ({' '.join(before[-2:])})", CANDIDATES)
+            hits = mixed(hits, context, ITS_CONTEXT if acts_on_it(clause) else CONTEXT)
+        known = [(tool, hit.score) for hit in hits if (tool := snapshot.tools.get(hit.address)) is not None]
+        if not known or weak:
+            unserved.append(Unserved(clause, tuple(tool.address for tool, _ in known[:_NEAREST])))
+        else:
+            found.append((clause, known))
+            before.append(words)
+    # In a thread: reading some dozens of large definitions would be felt by everybody else.
+    return await asyncio.to_thread(planned, intent, snapshot, found, unserved, shapes, together, read_only)
+
+
+def mixed(hits: Sequence[Found], context: Sequence[Found], share: float) -> list[Found]:
+    """What was found for a clause alone and with those before it, best first.
+
+    Whoever is on one list only stands just below the last of the other.
+    """
+    alone = {hit.address: hit.score for hit in hits}
+    beside = {hit.address: hit.score for hit in context}
+    least, least_beside = 0.9 * min(alone.values(), default=0.0), 0.9 * min(beside.values(), default=0.0)
+    scores = {
+        address: alone.get(address, least) + share * beside.get(address, least_beside) for address in alone | beside
+    }
+    return [Found(address, score) for address, score in sorted(scores.items(), key=lambda one: -one[1])]
+
+
+def planned(
+    intent: str,
+    snapshot: Snapshot,
+    found: Sequence[tuple[str, Sequence[tuple[Tool, float]]]],
+    unserved: Sequence[Unserved],
+    shapes: Callable[[Tool], Shape | None] = _no_shape,
+    together: Together = _never,
+    read_only: Callable[[Tool], bool] = is_read_only,
+) -> Suggestion:
+    """The plan that these clauses with their candidates come to. Pure."""
+    if not found:
+        return Suggestion(unserved=tuple(unserved))
+    reader = Reader(shapes)
+    chosen = ordered(choose(found, reader, together), reader)
+
+    def tools_of(server: str) -> Mapping[str, Tool]:
+        entry = snapshot.servers.get(server)
+        return entry.tools if entry is not None else {}
+
+    plan = arranged(chosen, intent, reader, tools_of, read_only)
+    harmless = all(read_only(snapshot.tools[step["tool"]]) for step in plan.steps)
+    return Suggestion(plan.steps, plan.inputs, tuple(unserved), plan.why, harmless)
+
+
+def found_in(ranking: Ranking) -> list[Found]:
+    """A ranking as `Find` answers: tools that share a place follow one another."""
+    return [
+        Found(address, hit.score - 0.001 * behind, ranking.weak)
+        for hit in ranking.hits
+        for behind, address in enumerate((hit.id, *hit.twins))
+    ]
+
+
+def by_meaning(snapshot: Snapshot) -> Find:
+    """Searches the snapshot's own index, without what use has taught."""
+    visible = None if snapshot.scope.everything else snapshot.tools.__contains__
+
+    async def find(words: str, limit: int) -> Sequence[Found]:
+        index = snapshot.index
+        if index.encoder is not None and not index.encoder.loaded and not index.encoder.problem:
+            await asyncio.to_thread(index.meaning, words)  # the model is read first, which takes a second
+        # Each search takes some milliseconds: whoever else waits is served in between.
+        await asyncio.sleep(0)
+        return found_in(index.search(words, limit, allow=visible))[: 2 * limit]
+
+    return find

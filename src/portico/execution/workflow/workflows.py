@@ -1,0 +1,177 @@
+"""Workflows: checks, runs, keeps and continues them.
+
+workflows = Workflows(calls, shapes)
+report = await workflows.run(Request(steps=[…], inputs={…}), snapshot, origin)
+report = await workflows.run(Request(resume=report.run), snapshot, origin)
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.errors import InvalidArguments
+from portico.execution.call import NOBODY, Calls, Origin
+from portico.execution.learned import Shapes
+from portico.execution.workflow.checking import MAX_STEPS, Checked, Problems, check, is_destructive
+from portico.execution.workflow.report import Report
+from portico.execution.workflow.running import MAX_ITEMS, PARALLEL, Execution
+from portico.execution.workflow.runs import MAX_RUNS, TOTAL_BYTES, TTL_S, Run, Runs
+from portico.execution.workflow.steps import Problem
+
+MAX_TOLD = 20
+"""Problems that are told at once."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much workflows may do and keep."""
+
+    steps: int = MAX_STEPS
+    parallel: int = PARALLEL
+    """Calls of one run at the same time."""
+    items: int = MAX_ITEMS
+    """Elements of one `for_each`."""
+    runs: int = MAX_RUNS
+    total_bytes: int = TOTAL_BYTES
+    ttl_s: float = TTL_S
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks."""
+
+    steps: Any = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    resume: str = ""
+    """The run to go on with. Steps that are given replace those that are not done; inputs are added."""
+    intent: str = ""
+    """What it is for, in words, where that is known."""
+
+
+class Workflows:
+    """Runs workflows. One event loop's own."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        shapes: Shapes | None = None,
+        *,
+        limits: Limits | None = None,
+        policy: Callable[[Tool], bool] = lambda tool: False,
+        on_finished: Callable[[Report], None] = lambda report: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`policy` names tools that need approval beside those that say they destroy; `on_finished` hears successes."""
+        self._calls = calls
+        self._shapes = shapes
+        self._limits = limits or Limits()
+        self._policy = policy
+        self.on_finished = on_finished
+        kept = self._limits
+        self._runs = Runs(most=kept.runs, total_bytes=kept.total_bytes, ttl_s=kept.ttl_s, clock=clock)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the kept runs take."""
+        return self._runs.held_bytes
+
+    def expire(self) -> None:
+        """Let go of runs that are over their time; for housekeeping."""
+        self._runs.expire()
+
+    async def run(self, request: Request, snapshot: Snapshot, origin: Origin = NOBODY) -> Report:
+        """Run a workflow, or go on with one.
+
+        Raises InvalidArguments, with every problem, before anything runs; UnknownName where there is no such run.
+        What fails while it runs is in the report.
+        """
+        run = self._runs.find(origin.caller, request.resume) if request.resume else self._runs.new(origin.caller)
+        checked = self._checked(run, request, snapshot)
+        with self._runs.using(run):
+            run.plan, run.inputs = checked.plan, {**run.inputs, **request.inputs}
+            run.intent = request.intent or run.intent
+            # Whoever goes on has seen what the last answer asked; what that would do must still be the same.
+            run.approved |= run.shown
+            run.shown = {}
+            started = time.perf_counter()
+            limits = self._limits
+            execution = Execution(
+                run,
+                self._calls,
+                origin,
+                parallel=limits.parallel,
+                items=limits.items,
+                destructive=lambda tool: is_destructive(tool) or self._policy(tool),
+            )
+            await execution.run()
+            run.shown = execution.shown
+        report = Report(
+            run.id if self._runs.keeps(run) else "",
+            _state(execution),
+            tuple(execution.told[planned.id] for planned in run.plan),
+            time.perf_counter() - started,
+            run.plan,
+            run.inputs,
+            checked.warnings,
+            origin.caller,
+            limits.ttl_s,
+            run.intent,
+        )
+        if report.state == "finished" and any(told.state == "done" and not told.earlier for told in report.steps):
+            self.on_finished(report)
+        return report
+
+    def _checked(self, run: Run, request: Request, snapshot: Snapshot) -> Checked:
+        over = tuple(planned for planned in run.plan if planned.id in run.done)
+        left = [dict(planned.step.given) for planned in run.plan if planned.id not in run.done]
+        steps, notes = left, list[Problem]()
+        if request.steps is not None:
+            steps, notes = _replaced(request.steps, run)
+        elif not request.resume:
+            steps = None
+        inputs = {**run.inputs, **request.inputs}
+        found = check(steps, inputs, snapshot, self._shapes, most=self._limits.steps, over=over)
+        if isinstance(found, Problems):
+            raise _refusal(found, request.resume)
+        return Checked(found.plan, (*notes, *found.warnings))
+
+
+def _replaced(steps: Any, run: Run) -> tuple[Any, list[Problem]]:
+    """The steps that are to run, of those that were sent with `resume`; and what became of the others."""
+    if not isinstance(steps, list):
+        return steps, []
+    ids = [one.get("id") if isinstance(one, dict) else None for one in steps]
+    notes = [
+        Problem(name, "it has run already; its result stands, whatever is sent for it now")
+        for name, one in zip(ids, steps, strict=True)
+        if name in run.done and any(planned.id == name and planned.step.given != one for planned in run.plan)
+    ]
+    notes += [
+        Problem(planned.id, "it is not among the steps that were sent now, so it is dropped")
+        for planned in run.plan
+        if planned.id not in ids and planned.id not in run.done
+    ]
+    return [one for name, one in zip(ids, steps, strict=True) if name not in run.done], notes
+
+
+def _refusal(found: Problems, resume: str) -> InvalidArguments:
+    told = [str(problem) for problem in found.problems]
+    more = [f"and {len(told) - MAX_TOLD} more"] if len(told) > MAX_TOLD else []
+    wrong = "1 problem" if len(told) == 1 else f"{len(told)} problems"
+    again = f'pass all that are not done with resume="{resume}"' if resume else "pass them again"
+    return InvalidArguments(
+        f"the workflow cannot run: {wrong}\n" + "\n".join(f"- {line}" for line in (*told[:MAX_TOLD], *more)),
+        problems=tuple(told),
+        advice=f"Nothing was run. Correct the steps and {again}.",
+    )
+
+
+def _state(execution: Execution) -> Literal["finished", "failed", "approval"]:
+    states = {told.state for told in execution.told.values()}
+    return "failed" if "failed" in states else "approval" if "approval" in states else "finished"

@@ -1,0 +1,66 @@
+"""Plans that worked: added up, read by scope, and bounded, the longest unused going first."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from portico.storage.plan_rows import PlanRow
+from portico.storage.sql import tables
+from portico.storage.sql.upsert import Row, found, upsert
+
+PER_SCOPE = 500
+TOGETHER = 20_000
+"""Of all scopes: whoever comes under ever new names does not fill the disk."""
+_PLAN = [tables.plans.c[name] for name in PlanRow.__dataclass_fields__]
+
+
+async def add(
+    db: AsyncConnection, rows: Sequence[PlanRow], *, per_scope: int = PER_SCOPE, together: int = TOGETHER
+) -> None:
+    """Add these plans; one that is there has worked as often as both."""
+    given = {row.id: _row(row) for row in rows}
+    await upsert(
+        db,
+        tables.plans,
+        given.values(),
+        sums=("runs",),
+        largest=("used_at",),
+        replaced=("tools",),
+        derived=lambda old, new: {
+            # Whoever repeats a plan without saying what for leaves what was said before.
+            name: sa.case((new[name] == "", old[name]), else_=new[name])
+            for name in ("intent", "words")
+        },
+    )
+    table = tables.plans.c
+    for scope in {row.scope for row in rows}:
+        await _drop_beyond(db, sa.select(table.id).where(table.scope == scope), per_scope)
+    await _drop_beyond(db, sa.select(table.id), together)
+
+
+async def load(db: AsyncConnection, scope: str) -> list[PlanRow]:
+    """The plans of a scope, the latest used first."""
+    table = tables.plans.c
+    wanted = sa.select(*_PLAN).where(table.scope == scope).order_by(table.used_at.desc(), table.id)
+    return [PlanRow(*row) async for row in found(db, wanted)]
+
+
+async def forget(db: AsyncConnection, profile: str | None = None) -> int:
+    """Drop the plans of a profile, or all; answers how many that were."""
+    gone = sa.delete(tables.plans)
+    if profile is not None:
+        gone = gone.where(tables.plans.c.scope.startswith(f"{profile}/", autoescape=True))
+    return (await db.execute(gone)).rowcount
+
+
+async def _drop_beyond(db: AsyncConnection, chosen: sa.Select[tuple[str]], most: int) -> None:
+    table = tables.plans.c
+    kept = chosen.order_by(table.used_at.desc(), table.id)
+    surplus = [id_ for (id_,) in await db.execute(kept.offset(most).limit(10_000))]
+    if surplus:
+        await db.execute(sa.delete(tables.plans).where(table.id.in_(surplus)))
+
+
+def _row(row: PlanRow) -> Row:
+    return {name: getattr(row, name) for name in PlanRow.__dataclass_fields__}

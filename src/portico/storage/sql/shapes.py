@@ -1,0 +1,27 @@
+"""What tools were seen to answer: one row for each definition."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from portico.storage.rows import ShapeRow
+from portico.storage.sql import tables
+from portico.storage.sql.upsert import found, upsert
+
+
+async def save(db: AsyncConnection, rows: Sequence[ShapeRow]) -> None:
+    """Write these, in place of what is there of the same definitions."""
+    every = [
+        {"hash": row.hash, "results": row.results, "shape": row.shape, "seen_at": row.seen_at}
+        for row in {row.hash: row for row in rows}.values()
+    ]
+    await upsert(db, tables.shapes, every, replaced=("results", "shape", "seen_at"))
+
+
+async def latest(db: AsyncConnection, limit: int) -> list[ShapeRow]:
+    """The latest first."""
+    table = tables.shapes.c
+    wanted = sa.select(table.hash, table.results, table.shape, table.seen_at)
+    ordered = wanted.order_by(table.seen_at.desc(), table.hash).limit(limit)
+    return [ShapeRow(*row) async for row in found(db, ordered)]

@@ -1,0 +1,77 @@
+"""Handles to a state of one's own: issued here, known to whoever was told, forgotten when nobody uses them."""
+
+import pytest
+
+from portico.disclosure import own_state
+from portico.disclosure.own_state import KEY, TTL_S, Handle, StateHandles, brought, told
+from portico.errors import UnknownName
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_handle_is_long_and_never_the_same_and_its_key_does_not_tell_it():
+    handles = StateHandles()
+    issued = [handles.issue() for _ in range(100)]
+    assert len({handle.text for handle in issued}) == 100
+    assert all(len(handle.text) == 22 and handle.text not in handle.key for handle in issued), "128 bits"
+    assert [handles.redeem(handle.text) for handle in issued] == [handle.key for handle in issued]
+
+
+@pytest.mark.parametrize("wrong", ["", "made up", 7, None, ["a"], "x" * 100_000, "\ud800"])
+def test_what_was_not_issued_is_refused_with_advice(wrong: object):
+    handles = StateHandles()
+    handles.issue()
+    with pytest.raises(UnknownName, match="no such session") as refused:
+        handles.redeem(wrong)
+    assert "begin anew" in refused.value.advice
+
+
+def test_one_views_handles_are_unknown_to_another():
+    with pytest.raises(UnknownName):
+        StateHandles().redeem(StateHandles().issue().text)
+
+
+def test_a_handle_that_is_used_lives_on_and_one_that_is_not_is_forgotten():
+    clock = Clock()
+    handles = StateHandles(clock)
+    used, unused = handles.issue(), handles.issue()
+    clock.now = TTL_S / 2
+    handles.redeem(used.text)
+    clock.now = TTL_S
+    assert handles.redeem(used.text) == used.key
+    with pytest.raises(UnknownName):
+        handles.redeem(unused.text)
+    assert len(handles) == 1
+
+
+def test_there_are_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(own_state, "MAX_HANDLES", 3)
+    handles = StateHandles()
+    first, *_, last = [handles.issue() for _ in range(10)]
+    assert len(handles) == 3
+    assert handles.redeem(last.text) == last.key
+    with pytest.raises(UnknownName):
+        handles.redeem(first.text)
+
+
+def test_a_request_is_passed_on_without_its_handle_and_with_all_else():
+    given = {"name": "a", "_meta": {KEY: "h", "trace": 1}}
+    assert brought(given) == ("h", {"name": "a", "_meta": {"trace": 1}})
+    assert given["_meta"] == {KEY: "h", "trace": 1}, "what came in is not changed"
+    for other in ({}, {"_meta": None}, {"_meta": []}, {"_meta": {"trace": 1}}):
+        assert brought(other) == (None, other)
+
+
+def test_an_answer_says_the_handle_to_programs_and_if_wanted_to_models():
+    block = {"type": "text", "text": "1"}
+    handle, result = Handle("secret", "key"), {"content": [block], "_meta": {"a": 1}}
+    assert told(result, handle, in_words=False) == {**result, "_meta": {"a": 1, KEY: "secret"}}
+    said = told(result, handle, in_words=True)
+    assert said["content"][0] == block
+    assert 'session: "secret"' in said["content"][1]["text"]
+    assert told({"contents": []}, handle, in_words=True) == {"contents": [], "_meta": {KEY: "secret"}}

@@ -1,0 +1,79 @@
+"""The tools that serve a purpose: chosen by meaning once it is known, by words until then, within a budget."""
+
+import pytest
+
+from portico.access import Scope
+from portico.config import Config, Profile
+from portico.disclosure.relevant import KEY, asked, relevant
+from portico.disclosure.tokens import count
+from portico.errors import RemoteError
+from portico.upstream import jsontext
+from tests.disclosure.house import ALL, MAIL, by_meaning, by_words
+
+BIG = 100_000
+
+
+def test_the_best_come_first_and_no_more_than_asked_for():
+    snapshot = by_meaning(*ALL)
+    found = relevant(snapshot, snapshot.flat, "write a letter to someone", 1, BIG)
+    assert [*found.tools] == ["mail__send"]
+    assert found.meta == {KEY: {"listed": 1, "of": len(snapshot.tools)}}
+    assert found.definitions[0] == {**MAIL.tools["send"].definition, "name": "mail__send"}
+
+
+def test_tools_of_several_servers_that_say_the_same_take_one_place():
+    snapshot = by_meaning(*ALL)
+    found = relevant(snapshot, snapshot.flat, "translate a text", 3, BIG)
+    assert sum(name.endswith("__translate_text") for name in found.tools) == 1
+
+
+def test_what_does_not_fit_is_left_out_for_what_does():
+    snapshot = by_words(*ALL)
+    whole = relevant(snapshot, snapshot.flat, "issue", 5, BIG)
+    costs = [count(jsontext.dumps(one).decode()) for one in whole.definitions]
+    found = relevant(snapshot, snapshot.flat, "issue", 5, min(costs))
+    assert len(found.tools) == 1
+    assert {*found.tools, *found.left_out} == {*whole.tools}
+    assert relevant(snapshot, snapshot.flat, "issue", 5, 0).tools == {}
+
+
+def test_nothing_outside_the_scope_is_chosen():
+    snapshot = by_meaning(*ALL, scope=Scope(servers=("tracker",)))
+    found = relevant(snapshot, snapshot.flat, "send an e-mail to somebody", 5, BIG)
+    assert all(name.startswith("tracker__") for name in found.tools)
+    assert found.of == 2
+
+
+@pytest.mark.parametrize(("params", "query"), [({}, ""), ({"query": None}, ""), ({"query": " a b "}, "a b")])
+def test_a_query_is_text_or_nothing(params: dict[str, object], query: str):
+    assert asked(params) == query
+
+
+def test_any_other_query_is_refused():
+    with pytest.raises(RemoteError, match="is text"):
+        asked({"query": 3})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"exposure": "semantic"},
+        {"exposure": "semantic", "intent": "  "},
+        {"profiles": {"p": {"exposure": "semantic"}}},
+    ],
+)
+def test_semantic_without_an_intent_is_refused_with_advice(config: dict[str, object]):
+    with pytest.raises(ValueError, match="write what the clients want to do"):
+        Config.model_validate(config)
+
+
+def test_a_profile_has_its_own_intent_or_the_gateways():
+    config = Config(
+        intent="mail",
+        top_k=3,
+        profiles={
+            "a": Profile(exposure="semantic"),
+            "b": Profile(exposure="semantic", intent="weather", top_k=7),
+        },
+    )
+    assert [(config.view(name).intent, config.view(name).top_k) for name in ("a", "b")] == [("mail", 3), ("weather", 7)]

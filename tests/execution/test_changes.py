@@ -1,0 +1,205 @@
+"""A definition that changed is noticed when its tool is called, and each caller is told once."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.access import Caller
+from portico.app import Gateway
+from portico.catalog.tool import Tool
+from portico.config import Config
+from portico.errors import INVALID_PARAMS, RemoteError
+from portico.events import CatalogChanged, Event
+from portico.execution.changes import smells
+from portico.storage.manifests import Manifests
+from portico.testing import FakeBackend, connect, gateway_over
+from portico.upstream.backend import Raw
+from tests.interaction.fakes import ask, said
+
+PATIENCE_S = 30.0
+DONE: Raw = {"content": [{"type": "text", "text": "done"}]}
+
+
+def definition(*parameters: str, kind: str = "string") -> Raw:
+    properties = {name: {"type": kind} for name in parameters}
+    return {"name": "move", "inputSchema": {"type": "object", "properties": properties, "required": [*parameters]}}
+
+
+OLD, NEW = definition("place"), definition("place", "speed")
+
+
+def server(tool: Raw = OLD) -> FakeBackend:
+    backend = FakeBackend([tool])
+    backend.on_call("move", lambda arguments: DONE)
+    return backend
+
+
+async def changed(gateway: Gateway, do: Callable[[], object]) -> None:
+    """Do something, and wait until the catalog is another."""
+    heard = asyncio.Event()
+    wake: Callable[[Event], None] = lambda event: heard.set()  # noqa: E731
+    end = gateway.bus.subscribe(wake, CatalogChanged)
+    do()
+    await asyncio.wait_for(heard.wait(), PATIENCE_S)
+    end()
+
+
+def tool_of(gateway: Gateway) -> Tool:
+    return gateway.view().snapshot.tool("robot.move")
+
+
+@asynccontextmanager
+async def remembered(before: Raw, now: FakeBackend, path: Path) -> AsyncGenerator[Gateway]:
+    """A gateway that knows the server from the last time only."""
+    file = path / "manifest.sqlite3"
+    async with Gateway(Config(), backends={"robot": server(before)}, manifests=Manifests(file)) as gateway:
+        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with Gateway(Config(), backends={"robot": now}, manifests=Manifests(file)) as gateway:
+        assert now.connections == 0
+        yield gateway
+
+
+async def test_a_server_known_from_disk_is_listed_before_the_call_that_starts_it(tmp_path: Path):
+    backend = server(NEW)
+    async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as client:
+        refused = await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "here"}})
+        assert refused.is_error
+        assert "definition of robot.move changed since you saw it" in said(refused)
+        assert "speed" in said(refused)
+        assert not [method for method, _ in backend.requests if method == "tools/call"]
+        arguments = {"name": "robot.move", "arguments": {"place": "here", "speed": "slow"}}
+        assert said(await client.call_tool("call_tool", arguments)) == "done"
+
+
+async def test_a_call_that_still_fits_is_made_and_told_once_to_each_caller(tmp_path: Path):
+    backend = server({**OLD, "description": "Moves on wheels."})
+    async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as one, connect(gateway) as other:
+        call = {"name": "robot.move", "arguments": {"place": "here"}}
+        await ask(other, "describe_tools", names=["robot.move"])
+        first = await one.call_tool("call_tool", call)
+        assert said(first).startswith("[the definition of this tool changed since you saw it; it is now:]\nrobot.move")
+        assert said(first).endswith("\ndone")
+        mark = (first.meta or {})["portico/changed"]
+        assert mark["hash"] == tool_of(gateway).hash != mark["was"]
+        assert said(await one.call_tool("call_tool", call)) == "done"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_who_has_seen_the_old_definition_is_told_and_who_comes_later_is_not(era: Any):
+    backend = server()
+    async with gateway_over({"robot": backend}) as gateway, connect(gateway, era=era) as early:
+        await ask(early, "describe_tools", names=["robot.move"])
+        await changed(gateway, lambda: backend.change([{**OLD, "title": "Moves"}]))
+        call = {"name": "robot.move", "arguments": {"place": "here"}}
+        assert "definition of this tool changed" in said(await early.call_tool("call_tool", call))
+        assert said(await early.call_tool("call_tool", call)) == "done"
+        caller = Caller("late", "late")
+        result = await gateway.calls.call(tool_of(gateway), {"place": "here"}, _origin(caller))
+        assert result is DONE
+
+
+def _origin(caller: Caller) -> Any:
+    from portico.execution.call import Origin
+
+    return Origin(caller)
+
+
+async def test_a_tool_held_since_before_the_change_is_called_as_it_is_now():
+    backend = server()
+    async with gateway_over({"robot": backend}) as gateway:
+        held = tool_of(gateway)
+        await changed(gateway, lambda: backend.change([definition("place", kind="integer")]))
+        result = await gateway.calls.call(held, {"place": "5"})
+        assert backend.requests[-1] == ("tools/call", {"name": "move", "arguments": {"place": 5}})
+        assert set(result["_meta"]) == {"portico/repaired", "portico/changed"}
+
+
+async def test_a_refusal_that_smells_of_a_change_has_the_server_listed_again():
+    backend = server()
+
+    def refuse(arguments: Raw) -> Raw:
+        raise RemoteError(INVALID_PARAMS, "speed: field required")
+
+    async with gateway_over({"robot": backend}) as gateway, connect(gateway) as client:
+        backend.listing["tools"] = [NEW]  # and says nothing
+        backend.on_call("move", refuse)
+        listed = _listings(backend)
+        refused = await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "here"}})
+        assert refused.is_error
+        assert said(refused).startswith("remote: speed: field required (the server's error -32602)")
+        assert "definition of robot.move changed" in said(refused)
+        assert "speed" in said(refused).splitlines()[-1]
+        assert _listings(backend) == listed + 1
+
+
+async def test_a_caller_that_is_wrong_all_the_time_does_not_have_it_listed_all_the_time():
+    backend = server()
+    backend.on_call(
+        "move", lambda arguments: {"content": [{"type": "text", "text": "Invalid arguments"}], "isError": True}
+    )
+    async with gateway_over({"robot": backend}) as gateway:
+        listed = _listings(backend)
+        for _ in range(5):
+            answer = await asyncio.wait_for(gateway.calls.call(tool_of(gateway), {"place": "x"}), PATIENCE_S)
+            assert "_meta" not in answer
+        assert _listings(backend) == listed + 1
+
+
+async def test_a_tool_that_is_gone_is_said_to_be():
+    backend = server()
+
+    def refuse(arguments: Raw) -> Raw:
+        raise RemoteError(INVALID_PARAMS, "Unknown tool: move")
+
+    async with gateway_over({"robot": backend}) as gateway, connect(gateway) as client:
+        backend.listing["tools"] = []
+        backend.on_call("move", refuse)
+        assert "no longer among the tools of its server" in await ask(
+            client, "call_tool", name="robot.move", arguments={"place": "here"}
+        )
+
+
+def _listings(backend: FakeBackend) -> int:
+    return sum(method == "tools/list" for method, _ in backend.requests)
+
+
+def test_what_is_remembered_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    from portico.catalog.sync import Catalog
+    from portico.events import Bus, Shown
+    from portico.execution import changes
+
+    monkeypatch.setattr(changes, "MAX_CALLERS", 10)
+    monkeypatch.setattr(changes, "MAX_CHANGED", 10)
+    ticks = itertools.count()
+    noticed = changes.Changes(Catalog([], Manifests(None), Bus()), {}, clock=lambda: float(next(ticks)))
+    for number in range(100):
+        noticed.heard(Shown(Caller(f"session {number}"), "text"))
+        noticed.heard(CatalogChanged("s", changed=(f"s.{number}",)))
+    sizes = [len(value) for value in vars(noticed).values() if isinstance(value, dict)]
+    assert max(sizes) == 10
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        ("Unknown tool: move", True),
+        ("Tool move not found", True),
+        ("Input validation error: 'speed' is a required property", True),
+        ("1 validation error for moveArguments", True),
+        ("move() got an unexpected keyword argument 'x'", True),
+        ("file not found", False),
+        ("the issue does not exist", False),
+        ("rate limit exceeded", False),
+    ],
+)
+def test_only_what_reads_like_another_definition_does(outcome: str, expected: bool):
+    failed: Raw = {"content": [{"type": "text", "text": outcome}], "isError": True}
+    assert smells(failed) is expected
+    assert smells(RemoteError(-32000, outcome)) is expected
+    assert not smells({**failed, "isError": False})
+    assert smells(RemoteError(INVALID_PARAMS, "no"))

@@ -1,0 +1,66 @@
+"""Which conversations of a server are open, who uses them, and which may go."""
+
+from portico.testing import FakeBackend
+from portico.upstream.backend import Connection
+from portico.upstream.instances import SHARED, Instances
+
+
+class Clock:
+    """A time that stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Ears:
+    def notified(self, method: str, params: dict[str, object]) -> None: ...
+
+    def lost(self, reason: str) -> None: ...
+
+
+async def opened() -> Connection:
+    return await FakeBackend().connect(Ears())
+
+
+async def test_each_is_idle_by_itself():
+    clock = Clock()
+    instances = Instances(clock)
+    for key in (SHARED, "one", "two"):
+        instances.add(key, await opened())
+    clock.now = 10
+    with instances.use("two"):
+        assert instances.idle(10) == [SHARED, "one"], "what is in use is not idle"
+    assert instances.idle(10) == [SHARED, "one"], "nor what was just used"
+    clock.now = 20
+    assert instances.idle(10) == [SHARED, "one", "two"]
+    assert instances.idle(10, kept=["one"]) == [SHARED, "two"]
+    assert instances.idle(11) == [SHARED, "one"]
+
+
+async def test_what_goes_first_is_the_longest_unused_of_the_clients_own():
+    clock = Clock()
+    instances = Instances(clock)
+    for clock.now, key in enumerate((SHARED, "one", "two")):
+        instances.add(key, await opened())
+    assert instances.longest_idle() == "one"
+    clock.now = 5
+    with instances.use("one"):
+        assert instances.longest_idle() == "two"
+    assert instances.longest_idle() == "two"
+    with instances.use("two"), instances.use("one"):
+        assert instances.longest_idle() is None
+
+
+async def test_one_that_is_waited_for_before_it_is_open_is_in_use_from_its_first_moment():
+    instances = Instances(Clock())
+    with instances.use("one"):
+        instances.add("one", await opened())
+        assert instances.idle(0) == []
+    assert instances.idle(0) == ["one"]
+    assert not instances.in_use("one")
+    assert instances.take("one") is not None
+    assert instances.take("one") is None
+    assert instances.any is None
