@@ -28,7 +28,7 @@ from portico.catalog.documents import documents
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
 from portico.execution.shape import Shape, infer
-from portico.execution.workflow.suggesting import Find, Suggestion, by_meaning, planned, suggest
+from portico.execution.workflow.planning.suggesting import Find, Suggestion, by_meaning, planned, suggest
 from portico.search import Encoder, EncoderUnavailable, Index
 
 _CASES = Path(__file__).with_name("planning_cases.json")
@@ -190,7 +190,7 @@ def shares(marks: Sequence[Mark]) -> tuple[Cell, ...]:
 
 async def blocking(intent: str, snapshot: Snapshot, find: Find) -> float:
     """What a plan costs whose tools were never read before, in ms of CPU."""
-    from portico.execution.workflow import clauses, nouns, offers
+    from portico.execution.workflow.planning import clauses, nouns, offers
 
     found = [
         (clause, [(replaced(snapshot.tools[hit.address]), hit.score) for hit in await find(clause, 6)])

@@ -385,7 +385,7 @@ DOOR = _promises(
         (
             f"{EXPOSURES}::test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_restart",
             f"{EXPOSURES}::test_full_shows_every_tool_and_no_meta_tool",
-            f"{EXPOSURES}::test_code_shows_search_and_describe_only",
+            f"{EXPOSURES}::test_code_shows_search_describe_and_scripts_only",
             f"{EXPOSURES}::test_names_in_full_are_legal_and_short_and_still_reach_their_tool",
         ),
     ),

@@ -126,7 +126,7 @@ def test_a_profile_pays_for_its_own_tools(home: Home) -> None:
     found = {one["exposure"]: one["tools"] for one in data["exposures"]}
     assert found["full"] == data["tools"] == data["servers"][0]["tools"]
     whole = {one["exposure"]: one["tools"] for one in home.run("tokens", "--json").data["exposures"]}
-    assert found["meta"] == whole["meta"] - 2, "who calls nothing has no result to read"
+    assert found["meta"] == whole["meta"] - 4, "who calls nothing has no result to read"
 
 
 def test_what_is_switched_off_serves_no_tier(home: Home) -> None:

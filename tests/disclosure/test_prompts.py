@@ -30,7 +30,7 @@ async def test_ours_come_before_the_servers():
 async def test_discover_leads_step_by_step_and_embeds_the_overview():
     async with viewing() as view:
         guide, overview = await messages(view, "discover")
-        assert "1. When a task could use a tool you do not see" in guide["text"]
+        assert "1. For a task that you see no tool for" in guide["text"]
         assert overview["resource"]["uri"] == "portico://overview"
         assert overview["resource"]["text"] == await view.read("portico://overview")
 

@@ -7,11 +7,11 @@ import pytest
 from portico.catalog.tool import make_tool
 from portico.disclosure.tokens import count
 from portico.disclosure.workflows import suggested, told
-from portico.execution.workflow.arranging import Input
 from portico.execution.workflow.checking import Planned
+from portico.execution.workflow.planning.arranging import Input
+from portico.execution.workflow.planning.suggesting import Suggestion, Unserved
 from portico.execution.workflow.report import Failure, Report, Told
 from portico.execution.workflow.steps import Problem, read
-from portico.execution.workflow.suggesting import Suggestion, Unserved
 from portico.upstream.backend import Raw
 
 BUDGET = 1_000

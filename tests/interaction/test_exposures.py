@@ -7,6 +7,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from portico.config import Config, Exposure
+from portico.disclosure import metatools
 from portico.errors import BackendUnavailable
 from portico.events import Shown
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
@@ -14,7 +15,7 @@ from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake, names, said, text, tool
 from tests.interaction.raw import call, raw_http, raw_lines, result
 
-META = ["search_tools", "browse_tools", "describe_tools", "call_tool", "read_result"]
+META = list(metatools.NAMES)
 
 
 def servers() -> dict[str, FakeBackend]:
@@ -124,7 +125,7 @@ async def test_reading_tools_are_marked_as_reading_and_calling_is_not() -> None:
     async with gateway_over(servers()) as gateway, connect(gateway) as client:
         tools = (await client.list_tools()).tools
         marked = {tool.name: tool.annotations.read_only_hint for tool in tools if tool.annotations}
-    assert marked == dict.fromkeys(META, True) | {"call_tool": False}
+    assert marked == dict.fromkeys(META, True) | dict.fromkeys(("call_tool", "run_code", "run_workflow"), False)
 
 
 async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_callable() -> None:
@@ -137,6 +138,13 @@ async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_callable()
             assert refused.value.code == -32602
 
 
+async def test_who_may_call_nothing_has_no_scripts_either_unless_they_are_switched_on() -> None:
+    config = Config(metatools={"call_tool": False, "run_code": True})
+    async with gateway_over(servers(), config) as gateway, connect(gateway) as client:
+        looking = ["search_tools", "browse_tools", "describe_tools"]
+        assert await names(client) == [*looking, "run_code", "read_result"]
+
+
 async def test_instructions_name_only_meta_tools_that_are_there() -> None:
     config = Config(metatools={"browse_tools": False, "call_tool": False})
     async with gateway_over(servers(), config) as gateway, raw_lines(gateway.door(), "legacy") as client:
@@ -145,9 +153,9 @@ async def test_instructions_name_only_meta_tools_that_are_there() -> None:
         assert "browse_tools" not in instructions
 
 
-async def test_code_shows_search_and_describe_only() -> None:
+async def test_code_shows_search_describe_and_scripts_only() -> None:
     async with gateway_over(servers(), Config(exposure="code")) as gateway, connect(gateway) as client:
-        assert await names(client) == ["search_tools", "describe_tools"]
+        assert await names(client) == ["search_tools", "describe_tools", "run_code"]
         assert "weather.forecast" in await ask(client, "search_tools", query="forecast")
         with pytest.raises(MCPError, match="no tool"):
             await client.call_tool("call_tool", {"name": "mail.send"})

@@ -45,7 +45,9 @@ async def check(client: RawClient) -> None:
     assert refused["error"]["code"] == -32603
     assert "cannot be passed on" in refused["error"]["message"]
     assert (await call(client, "call_tool", name="s.log"))["result"]["content"] == text("fine")["content"]
-    assert (await call(client, "call_tool", name="s.error"))["error"]["message"] == "no"
+    failed = (await call(client, "call_tool", name="s.error"))["result"]
+    assert failed["_meta"]["portico/error"]["message"] == "no"
+    assert "data" not in failed["_meta"]["portico/error"]
     assert "cut" in (await call(client, "call_tool", name="s.half"))["result"]["content"][0]["text"]
     assert (await call(client, "call_tool", name="s.fine"))["result"]["content"] == text("fine")["content"]
 

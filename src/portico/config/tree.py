@@ -20,6 +20,8 @@ Learning = Literal["caller", "shared", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 META_TOOLS: tuple[str, ...] = get_args(MetaTool)
+_LOOKS = frozenset({"search_tools", "browse_tools", "describe_tools", "read_result"})
+"""Who takes `call_tool` away does not want tools called by a script either."""
 RESERVED_NAMES = frozenset({"portico"})
 LONGEST_NAME = 40
 MOST_LISTED = 100
@@ -232,7 +234,8 @@ class Config(Section):
         description="Names in `full`: `always` server__tool; `never` leaves those of a single server as they are.",
     )
     metatools: dict[MetaTool, bool] = Field(
-        default={}, description="Switches: `call_tool: false` takes that meta-tool away."
+        default={},
+        description="Switches: `call_tool: false` takes it away, and scripts and workflows unless switched on.",
     )
     profiles: dict[str, Profile] = Field(default={}, description="Named ways in, by name.")
     budgets: Budgets = Field(default=Budgets(), description="Token budgets of answers.")
@@ -313,7 +316,9 @@ class Config(Section):
             own.tools,
             own.budgets.discovery or self.budgets.discovery,
             own.budgets.result or self.budgets.result,
-            frozenset(name for name in META_TOOLS if switches.get(name, True)),
+            frozenset(
+                name for name in META_TOOLS if switches.get(name, switches.get("call_tool", True) or name in _LOOKS)
+            ),
             (own.intent or self.intent or "").strip(),
             own.top_k or self.top_k,
             self.budgets.listing if own.budgets.listing is None else own.budgets.listing,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from portico.catalog.tool import encoded
 from portico.catalog.visible import literal, shown
 from portico.errors import BackendUnavailable, InvalidArguments, PorticoError, RemoteError, UnknownName
 from portico.execution.json_stream import weight
@@ -70,9 +71,17 @@ def facts(error: PorticoError, message: str = "") -> Raw:
         told["nearest"] = list(error.nearest)
     if isinstance(error, RemoteError):
         told["code"] = error.code
-        if error.has_data and weight(error.data, _DATA_WEIGHT) < _DATA_WEIGHT:
+        if error.has_data and _tellable(error.data):
             told["data"] = error.data
     return told
+
+
+def _tellable(data: Any) -> bool:
+    """Whether a server's data can go beside an answer without spoiling it: not too large, not too deep."""
+    try:
+        return weight(data, _DATA_WEIGHT) < _DATA_WEIGHT and bool(encoded(data))
+    except ValueError:
+        return False
 
 
 def _clipped(data: Any) -> str:

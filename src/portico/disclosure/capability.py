@@ -6,7 +6,7 @@ from portico.catalog.taxonomy import OTHER
 from portico.disclosure.tokens import count
 
 CAPABILITY_INDEX_TOKENS = 150
-_INDEX_ESTIMATE = 100
+_INDEX_ESTIMATE = 82
 """The estimate of tokens is low by up to a fifth where names are all there is; and an index this long says enough."""
 _UNHEARD = "no tools known yet"
 _MAX_EXAMPLES = 3

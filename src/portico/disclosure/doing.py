@@ -18,8 +18,8 @@ from portico.execution.scripting.scripts import Around
 from portico.upstream.backend import Raw
 
 if TYPE_CHECKING:
-    from portico.execution.workflow.choosing import Found
-    from portico.execution.workflow.suggesting import Find
+    from portico.execution.workflow.planning.choosing import Found
+    from portico.execution.workflow.planning.suggesting import Find
 
 _CODE, _FLOW = (make_tool("portico", {"name": name}) for name in (metatools.CODE, metatools.FLOW))
 
@@ -70,7 +70,7 @@ class Doing:
 
     def _found_by(self, origin: Origin) -> "Find":
         """How a plan finds its tools: as its caller's own searches do."""
-        from portico.execution.workflow.suggesting import found_in
+        from portico.execution.workflow.planning.suggesting import found_in
 
         async def find(words: str, limit: int) -> "Sequence[Found]":
             question = Question(words, limit=limit)

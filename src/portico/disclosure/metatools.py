@@ -127,7 +127,7 @@ _TOOLS: tuple[Raw, ...] = (
                 "default": "brief",
                 "description": "schema: with parameters; explain: why each ranked",
             },
-            "cursor": _string("Goes on; repeat the other arguments."),
+            "cursor": _string("Continues; repeat the other arguments."),
         },
         ["query"],
         _READ_ONLY,
@@ -171,8 +171,8 @@ _TOOLS: tuple[Raw, ...] = (
     _tool(
         CALL,
         "Call a tool",
-        "Run a tool of any server. Arguments are checked first: a mistake is answered with the parameters. A very "
-        "large result comes as a summary with a result_id.",
+        "Run a tool of any server. Wrong arguments are answered with the parameters, a very large result with a "
+        "summary and a result_id.",
         {
             "name": _STRING,
             "arguments": {"type": "object", "additionalProperties": True, "default": {}},
@@ -182,7 +182,7 @@ _TOOLS: tuple[Raw, ...] = (
                 "default": "result",
                 "description": "shape: call it, tell only types, sizes, samples",
             },
-            "confirm": {"type": "boolean", "description": "With shape: the call may change things."},
+            "confirm": {"type": "boolean", "description": "With shape: it may change things."},
             "session": _string("Whose instance, as an earlier answer says."),
         },
         ["name"],
@@ -208,7 +208,7 @@ _TOOLS: tuple[Raw, ...] = (
         FLOW,
         "Run a workflow",
         "Run steps [{id, tool, arguments, depends_on?, if?, for_each?, retry?}] in parallel where they can be; "
-        "${id.path} is a step's result (JMESPath), ${inputs.x} an input. intent alone gives a plan to pass back.",
+        "${id.path} is a step's result (JMESPath), ${inputs.x} an input. intent alone: a plan to pass back.",
         {
             "intent": _STRING,
             "steps": {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MAX_STEPS},

@@ -15,9 +15,9 @@ from portico.disclosure.lines import counted, one_paragraph, room
 from portico.disclosure.tokens import count
 from portico.execution.json_stream import weight
 from portico.execution.shape import described, infer
-from portico.execution.workflow.arranging import Input
+from portico.execution.workflow.planning.arranging import Input
+from portico.execution.workflow.planning.suggesting import Suggestion
 from portico.execution.workflow.report import Failure, Report, Told
-from portico.execution.workflow.suggesting import Suggestion
 from portico.upstream.backend import Raw
 
 _TABLE_SHARE, _FAILURE_SHARE, _NOTE_SHARE = 0.125, 0.2, 0.1

@@ -17,9 +17,9 @@ from portico.learning import Learner
 from portico.storage.record import Record
 
 if TYPE_CHECKING:
-    from portico.execution.workflow.remembered import Plans
+    from portico.execution.workflow.planning.remembered import Plans
+    from portico.execution.workflow.planning.suggesting import Find, Suggestion
     from portico.execution.workflow.report import Report
-    from portico.execution.workflow.suggesting import Find, Suggestion
     from portico.execution.workflow.workflows import Workflows
 
 _PATIENCE_S = 2.0
@@ -47,14 +47,14 @@ class Means:
 
     @cached_property
     def _plans(self) -> "Plans":
-        from portico.execution.workflow.remembered import Plans
+        from portico.execution.workflow.planning.remembered import Plans
 
         return Plans(self._record, self._learner.key, self._learner.listening)
 
     async def plan(self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller) -> "Suggestion":
         """A plan for an intent: one that worked for such an intent before, else a new one."""
-        from portico.execution.workflow.choosing import used_together
-        from portico.execution.workflow.suggesting import suggest
+        from portico.execution.workflow.planning.choosing import used_together
+        from portico.execution.workflow.planning.suggesting import suggest
 
         together = used_together(await self._learner.together(caller))
         fresh = await suggest(intent, snapshot, find, shapes=self._shapes.of, together=together)

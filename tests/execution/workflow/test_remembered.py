@@ -9,9 +9,9 @@ import pytest
 from portico.catalog.snapshot import Snapshot
 from portico.errors import PorticoError
 from portico.execution.workflow.checking import Problems, check
-from portico.execution.workflow.remembered import Plans
-from portico.execution.workflow.suggesting import Suggestion, by_meaning, suggest
-from portico.execution.workflow.templates import template
+from portico.execution.workflow.planning.remembered import Plans
+from portico.execution.workflow.planning.suggesting import Suggestion, by_meaning, suggest
+from portico.execution.workflow.planning.templates import template
 from portico.storage.plan_rows import PlanRow
 from portico.storage.sql import plans as sql
 from portico.storage.sql.address import Sqlite

@@ -12,10 +12,10 @@ from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
 from portico.execution.shape import Shape, infer
 from portico.execution.workflow.checking import Problems, check
-from portico.execution.workflow.clauses import clauses
-from portico.execution.workflow.literals import literals
+from portico.execution.workflow.planning.clauses import clauses
+from portico.execution.workflow.planning.literals import literals
+from portico.execution.workflow.planning.suggesting import Found, Suggestion, by_meaning, planned, suggest
 from portico.execution.workflow.references import filled, prepared
-from portico.execution.workflow.suggesting import Found, Suggestion, by_meaning, planned, suggest
 from portico.upstream.backend import Raw
 from tests.disclosure.house import by_words, entry
 

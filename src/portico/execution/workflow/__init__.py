@@ -2,5 +2,5 @@
 
 workflows (start there) → steps, references (`${step.path}`) → checking (before anything runs) → arguments, offered
 runs (kept, to be continued) → running (a plan, once) → answers (what a call came to) → report (what became of it)
-suggesting (a plan from an intent) → clauses → choosing → arranging, filling, joining, offers
+planning/ (a plan from an intent)
 """

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from portico.catalog.schema import Param
-from portico.execution.workflow.nouns import VAGUE, Name, is_control, read_name, same_aspect
-from portico.execution.workflow.offers import Answer, Offer
+from portico.execution.workflow.planning.nouns import VAGUE, Name, is_control, read_name, same_aspect
+from portico.execution.workflow.planning.offers import Answer, Offer
 
 _AN_ID = re.compile(r"\b(?:id|gid|uuid|guid|key|identifier)s?\b", re.IGNORECASE)
 GOOD = 0.7

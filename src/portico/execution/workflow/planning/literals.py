@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from portico.execution.workflow.vocabulary import NOT_FILES, NOT_REPOS, SITES
+from portico.execution.workflow.planning.vocabulary import NOT_FILES, NOT_REPOS, SITES
 
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("quoted", re.compile(r"\"(?P<it>[^\"\n]+)\"|“(?P<a>[^”\n]+)”|`(?P<b>[^`\n]+)`|(?<!\w)'(?P<c>[^'\n]+)'(?!\w)")),

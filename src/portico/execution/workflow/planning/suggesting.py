@@ -15,10 +15,10 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.execution.cache import is_read_only
 from portico.execution.shape import Shape
-from portico.execution.workflow.arranging import Input, arranged
-from portico.execution.workflow.choosing import CANDIDATES, Found, Reader, Together, choose, ordered
-from portico.execution.workflow.clauses import clauses
-from portico.execution.workflow.literals import acts_on_it, in_general
+from portico.execution.workflow.planning.arranging import Input, arranged
+from portico.execution.workflow.planning.choosing import CANDIDATES, Found, Reader, Together, choose, ordered
+from portico.execution.workflow.planning.clauses import clauses
+from portico.execution.workflow.planning.literals import acts_on_it, in_general
 from portico.search import Ranking
 from portico.search.lexical.query import MAX_TEXT
 

@@ -7,7 +7,7 @@ where a verb follows: "title and body" is one thing. What stands in quotes is ne
 import re
 from collections.abc import Iterator
 
-from portico.execution.workflow.vocabulary import ADVERBS, VERBS
+from portico.execution.workflow.planning.vocabulary import ADVERBS, VERBS
 from portico.search.habits import query_terms
 
 MAX_CLAUSES = 8

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from portico.execution.workflow.vocabulary import CHANGES, CONTROLS, DOES, READS, VAGUE
+from portico.execution.workflow.planning.vocabulary import CHANGES, CONTROLS, DOES, READS, VAGUE
 
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+|(?<=[A-Za-z])(?=\d)")
 

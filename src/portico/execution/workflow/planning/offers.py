@@ -12,7 +12,7 @@ from functools import lru_cache
 from portico.catalog.schema import Outline, Param, outline
 from portico.catalog.tool import Tool
 from portico.execution.shape import Shape
-from portico.execution.workflow.nouns import Name, nouns_of, read_name
+from portico.execution.workflow.planning.nouns import Name, nouns_of, read_name
 from portico.upstream import jsontext
 
 MAX_OFFERS = 160

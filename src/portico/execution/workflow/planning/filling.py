@@ -11,9 +11,9 @@ import jsonschema_rs
 
 from portico.catalog.references import ABSENT
 from portico.catalog.schema import Param
-from portico.execution.workflow.literals import Literal, literals, looked_for, of_kind, unique
-from portico.execution.workflow.nouns import Name, read_name, singular
-from portico.execution.workflow.vocabulary import FROM, LIMITS, OWNERS, PLACES, STEERS, SYMBOLS, TO
+from portico.execution.workflow.planning.literals import Literal, literals, looked_for, of_kind, unique
+from portico.execution.workflow.planning.nouns import Name, read_name, singular
+from portico.execution.workflow.planning.vocabulary import FROM, LIMITS, OWNERS, PLACES, STEERS, SYMBOLS, TO
 
 _WORD = re.compile(r"[^\W_]+")
 NOTHING = object()

@@ -13,9 +13,9 @@ from portico.catalog.references import ABSENT
 from portico.catalog.schema import Param, outline
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
-from portico.execution.workflow.arranging import Input, input_of, new_id, plain_name
-from portico.execution.workflow.filling import NOTHING, Said, filled
-from portico.execution.workflow.nouns import is_control, read_name, split_name
+from portico.execution.workflow.planning.arranging import Input, input_of, new_id, plain_name
+from portico.execution.workflow.planning.filling import NOTHING, Said, filled
+from portico.execution.workflow.planning.nouns import is_control, read_name, split_name
 
 LEAST_STEPS = 2
 _WAY = r"(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:\d+|\*|)\])*"

@@ -21,9 +21,9 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.errors import PorticoError
 from portico.execution.cache import is_read_only
-from portico.execution.workflow.literals import in_general
-from portico.execution.workflow.suggesting import Suggestion
-from portico.execution.workflow.templates import LEAST_STEPS, Template, fits, restored, template
+from portico.execution.workflow.planning.literals import in_general
+from portico.execution.workflow.planning.suggesting import Suggestion
+from portico.execution.workflow.planning.templates import LEAST_STEPS, Template, fits, restored, template
 from portico.search import Vector
 from portico.search.habits import hashed, query_terms
 from portico.search.lexical.query import MAX_TEXT

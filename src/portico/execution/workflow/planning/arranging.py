@@ -12,12 +12,12 @@ from typing import Any
 from portico.catalog.address import identifier
 from portico.catalog.schema import Param
 from portico.catalog.tool import Tool
-from portico.execution.workflow.choosing import Chosen, Reader
-from portico.execution.workflow.filling import NOTHING, Said, by_definition, filled
-from portico.execution.workflow.joining import GOOD, Join
-from portico.execution.workflow.literals import of_kind, refers_back
-from portico.execution.workflow.nouns import nouns_of, read_name, reads, singular, split_name
-from portico.execution.workflow.offers import PLAIN
+from portico.execution.workflow.planning.choosing import Chosen, Reader
+from portico.execution.workflow.planning.filling import NOTHING, Said, by_definition, filled
+from portico.execution.workflow.planning.joining import GOOD, Join
+from portico.execution.workflow.planning.literals import of_kind, refers_back
+from portico.execution.workflow.planning.nouns import nouns_of, read_name, reads, singular, split_name
+from portico.execution.workflow.planning.offers import PLAIN
 
 MAX_STEPS = 8
 MAX_ID = 48

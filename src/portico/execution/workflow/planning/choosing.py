@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from portico.catalog.schema import Param, outline
 from portico.catalog.tool import Tool
-from portico.execution.workflow.joining import GOOD, Join, join
-from portico.execution.workflow.literals import acts_on_it, literals
-from portico.execution.workflow.nouns import nouns_of, reads, split_name
-from portico.execution.workflow.offers import Answer, ShapeOf, answer_of
+from portico.execution.workflow.planning.joining import GOOD, Join, join
+from portico.execution.workflow.planning.literals import acts_on_it, literals
+from portico.execution.workflow.planning.nouns import nouns_of, reads, split_name
+from portico.execution.workflow.planning.offers import Answer, ShapeOf, answer_of
 
 SAME_SERVER, JOINED, USED_TOGETHER = 0.12, 0.08, 0.05
 TWICE = 0.2
