@@ -21,7 +21,8 @@ class Promise:
     proofs: tuple[str, ...]
 
 
-def _promises(source: str, *rows: tuple[str, str, tuple[str, ...]], issue: str = HOUSE) -> tuple[Promise, ...]:
+def promises(source: str, *rows: tuple[str, str, tuple[str, ...]], issue: str = HOUSE) -> tuple[Promise, ...]:
+    """Promises that one part of an issue made."""
     return tuple(Promise(id, sentence, f"{issue}: {source}", proofs) for id, sentence, proofs in rows)
 
 
@@ -73,7 +74,7 @@ ROWS_DOING, ROWS_FLOW = "tests/seeds/test_doing_rows.py", "tests/seeds/test_flow
 FLEET_CATALOG, METATOOLS = "tests/fleet/test_fleet_catalog.py", "tests/disclosure/test_metatools.py"
 RETRIEVAL, TOOL_SETS = "tests/benchmarks/test_retrieval.py", "tests/benchmarks/test_tool_sets.py"
 
-PROJECT = _promises(
+PROJECT = promises(
     "the project",
     (
         "project.demo",
@@ -92,7 +93,7 @@ PROJECT = _promises(
     ),
 )
 
-CONFIGURATION = _promises(
+CONFIGURATION = promises(
     "config",
     (
         "config.clients",
@@ -163,7 +164,7 @@ CONFIGURATION = _promises(
     ),
 )
 
-UPSTREAM = _promises(
+UPSTREAM = promises(
     "upstream",
     (
         "upstream.group",
@@ -257,7 +258,7 @@ UPSTREAM = _promises(
     ),
 )
 
-RAW_LAYER = _promises(
+RAW_LAYER = promises(
     "the raw layer",
     (
         "raw.definitions",
@@ -278,7 +279,7 @@ RAW_LAYER = _promises(
     ),
     (
         "raw.errors",
-        "Error codes, messages and data arrive unchanged, null and falsy data too.",
+        "Error codes, messages and data arrive unchanged, null and falsy too; from `call_tool` in a result's `_meta`.",
         (
             f"{RAW}::test_an_error_arrives_unchanged",
             f"{MATRIX}::test_a_protocol_error_keeps_code_message_and_data",
@@ -303,7 +304,7 @@ RAW_LAYER = _promises(
     ),
 )
 
-CATALOG = _promises(
+CATALOG = promises(
     "catalog",
     (
         "catalog.addresses",
@@ -355,7 +356,7 @@ CATALOG = _promises(
     ),
 )
 
-DOOR = _promises(
+DOOR = promises(
     "the door",
     (
         "door.eras",
@@ -485,7 +486,7 @@ DOOR = _promises(
     ),
 )
 
-META_TOOLS = _promises(
+META_TOOLS = promises(
     "meta-tools",
     (
         "meta.search",
@@ -552,7 +553,7 @@ META_TOOLS = _promises(
     ),
 )
 
-CLI = _promises(
+CLI = promises(
     "CLI",
     (
         "cli.serve",
@@ -591,7 +592,7 @@ CLI = _promises(
     ),
 )
 
-TEST_KIT = _promises(
+TEST_KIT = promises(
     "public test kit",
     (
         "kit.fake",
@@ -605,7 +606,7 @@ TEST_KIT = _promises(
     ),
 )
 
-MUST_SHOW = _promises(
+MUST_SHOW = promises(
     "must show",
     (
         "show.conformance",
@@ -681,7 +682,7 @@ MUST_SHOW = _promises(
     ("show.latency", "A call costs at most 2.5 times a direct one at the median.", ("benchmarks/latency.py",)),
 )
 
-FINDING = _promises(
+FINDING = promises(
     "search",
     (
         "search.pure",
@@ -766,7 +767,7 @@ FINDING = _promises(
     issue=SEARCH,
 )
 
-THE_ENCODER = _promises(
+THE_ENCODER = promises(
     "the encoder",
     (
         "encoder.package",
@@ -830,7 +831,7 @@ THE_ENCODER = _promises(
     issue=SEARCH,
 )
 
-STYLES = _promises(
+STYLES = promises(
     "typos, abbreviations, other languages",
     (
         "styles.typos",
@@ -865,7 +866,7 @@ STYLES = _promises(
     issue=SEARCH,
 )
 
-NOTHING_FITS = _promises(
+NOTHING_FITS = promises(
     "knowing when nothing fits",
     (
         "misfit.said",
@@ -890,7 +891,7 @@ NOTHING_FITS = _promises(
     issue=SEARCH,
 )
 
-FROM_USE = _promises(
+FROM_USE = promises(
     "learning from use",
     (
         "learning.followed",
@@ -983,7 +984,7 @@ FROM_USE = _promises(
     issue=SEARCH,
 )
 
-EXPLAINED = _promises(
+EXPLAINED = promises(
     "explain",
     (
         "explain.signals",
@@ -1017,7 +1018,7 @@ EXPLAINED = _promises(
     issue=SEARCH,
 )
 
-INCREMENTAL = _promises(
+INCREMENTAL = promises(
     "incremental",
     (
         "incremental.words",
@@ -1068,7 +1069,7 @@ INCREMENTAL = _promises(
     issue=SEARCH,
 )
 
-BENCHMARK = _promises(
+BENCHMARK = promises(
     "public benchmark",
     (
         "benchmark.sets",
@@ -1105,7 +1106,7 @@ BENCHMARK = _promises(
     issue=SEARCH,
 )
 
-SEARCH_SHOWN = _promises(
+SEARCH_SHOWN = promises(
     "must show",
     ("show.quality", "The figures of retrieval can be had by anyone.", ("benchmarks/retrieval.py",)),
     (
@@ -1149,7 +1150,7 @@ SEARCH_SHOWN = _promises(
     issue=SEARCH,
 )
 
-RECORDED = _promises(
+RECORDED = promises(
     "1 Storage",
     (
         "record.both",
@@ -1209,7 +1210,7 @@ RECORDED = _promises(
     issue=SHOWN,
 )
 
-STANDING = _promises(
+STANDING = promises(
     "2 Statistics, 3 Tiers",
     (
         "use.statistics",
@@ -1252,7 +1253,7 @@ STANDING = _promises(
     issue=SHOWN,
 )
 
-SORTED = _promises(
+SORTED = promises(
     "4 Categories, 9 Capability index",
     (
         "categories.authority",
@@ -1288,7 +1289,7 @@ SORTED = _promises(
     issue=SHOWN,
 )
 
-FITTING = _promises(
+FITTING = promises(
     "5 Budgets, 8 Token ledger",
     (
         "budgets.every",
@@ -1331,7 +1332,7 @@ FITTING = _promises(
     issue=SHOWN,
 )
 
-OFFERED = _promises(
+OFFERED = promises(
     "6 Resources, prompts; 7 REST",
     (
         "offers.resources",
@@ -1379,7 +1380,7 @@ OFFERED = _promises(
     issue=SHOWN,
 )
 
-SEEDS = _promises(
+SEEDS = promises(
     "the rows of the seeds",
     (
         "seeds.gatemini",

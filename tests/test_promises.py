@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises import HOUSE, PROMISES, SEARCH, SHOWN, Promise
+from tests import promises, promises_doing
+from tests.promises import HOUSE, SEARCH, SHOWN, Promise
+from tests.promises_doing import DOING
+
+PROMISES = (*promises.PROMISES, *promises_doing.PROMISES)
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = {
@@ -41,6 +45,14 @@ SECTIONS = {
         "5 Budgets, 8 Token ledger",
         "6 Resources, prompts; 7 REST",
         "the rows of the seeds",
+    },
+    DOING: {
+        "1 One pipeline",
+        "2 Cache, 3 Result handles, 4 Shapes",
+        "5 run_code, 6 State between scripts",
+        "7 run_workflow",
+        "8 Isolation, 9 Exposure semantic",
+        "must show",
     },
 }
 """The deliverables of each issue, and what it must show."""

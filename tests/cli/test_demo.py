@@ -8,7 +8,16 @@ from .conftest import Home
 def test_the_walk_shows_every_step_and_its_cost(home: Home) -> None:
     ran = home.run("demo")
     assert (ran.code, ran.err) == (0, "")
-    for step in ("search_tools(", "describe_tools(", "call_tool(", "42.16", "full listing", "fewer tokens"):
+    for step in (
+        "search_tools(",
+        "describe_tools(",
+        "call_tool(",
+        "42.16",
+        "run_code(",
+        "[10.54,21.08,31.62]",
+        "full listing",
+        "fewer tokens",
+    ):
         assert step in ran.out
     assert "estimated" in ran.out or "o200k_base" in ran.out
     assert list(home.folder.iterdir()) == []
@@ -19,7 +28,7 @@ def test_the_figures_add_up(home: Home) -> None:
     spent = sum(step["sent"] + step["received"] for step in facts["steps"])
     assert facts["total"] == facts["meta_listing"]["tokens"] + spent
     assert facts["total"] < facts["full_listing"]["tokens"] / 4
-    assert [step["tool"] for step in facts["steps"]] == ["search_tools", "describe_tools", "call_tool"]
+    assert [step["tool"] for step in facts["steps"]] == ["search_tools", "describe_tools", "call_tool", "run_code"]
 
 
 @pytest.mark.parametrize("columns", ["20", "300"])

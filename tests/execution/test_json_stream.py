@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portico.execution import json_stream
 from portico.execution.json_stream import decoded, dismantle, lines, parts, weight, whole
 from portico.execution.sampling import KEPT, LongList, Sampler, total
+from portico.upstream import json_windows
 from tests.execution.json_values import VALUES, issues, nested
 
 HEAVY = VALUES.map(lambda value: [value, "x" * 700, {"again": value, "long": ["y" * 300] * 3}])
@@ -40,7 +40,7 @@ def test_text_that_is_larger_than_what_is_decoded_at_once_is_read_the_same(
 ):
     numbers = [1.5, -3e10, True, None, 12345678901234567890123]
     value = {"a": issues(30), "näme 😀": numbers, "deep": nested(22), "e": [[], {}]}
-    monkeypatch.setattr(json_stream, "WINDOW", window)
+    monkeypatch.setattr(json_windows, "WINDOW", window)
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert json.dumps(whole(decoded(text)), ensure_ascii=ascii_only) == text
     assert json.loads("".join(lines(decoded(text)))) == value
@@ -54,7 +54,7 @@ def test_text_that_is_larger_than_what_is_decoded_at_once_is_read_the_same(
 )  # fmt: skip
 @pytest.mark.parametrize("window", [8, 256 * 1024])
 def test_text_that_is_no_json_is_refused(text: str, window: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(json_stream, "WINDOW", window)
+    monkeypatch.setattr(json_windows, "WINDOW", window)
     with pytest.raises(ValueError):
         whole(decoded(text))
 

@@ -11,10 +11,11 @@ from jmespath.exceptions import JMESPathError
 
 from portico.disclosure.tokens import count
 from portico.errors import InvalidArguments
-from portico.execution import json_stream, selecting
+from portico.execution import selecting
 from portico.execution.json_stream import Part, decoded, lines, parts
 from portico.execution.reading import page
 from portico.execution.selecting import is_field, selected
+from portico.upstream import json_windows
 from tests.execution.json_values import VALUES, issues, nested
 
 VALUE = {"items": issues(50), "total": 50}
@@ -118,7 +119,7 @@ PATHS = [
 def test_over_a_stream_it_selects_what_it_selects_from_the_value(
     path: str, window: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(json_stream, "WINDOW", window)
+    monkeypatch.setattr(json_windows, "WINDOW", window)
     for value in (LARGE, {"data": {"items": issues(2)}, "total": 1}, issues(40, body=100), [], {}, 5, None):
         try:
             expected = jmespath.search(path, value)

@@ -104,16 +104,18 @@ async def test_c6_scripts_know_servers_and_tools_by_their_identifiers():
             assert (await run(client, code, language)).content[0].text == "ran"
 
 
-async def test_a13_typescript_chains_tools():
-    async with connected() as client:
-        code = """\
+CHAIN = """\
 interface Answer { result: number }
 const sum: Answer = await calculator.add({ a: 1, b: 2 });
 const product: Answer = await calculator.multiply({ a: sum.result, b: 10 });
 product.result"""
-    answered = await run(client, code, "typescript")
-    assert answered.content[0].text == "30"
-    assert "called: calculator.add, calculator.multiply" in answered.content[1].text
+
+
+async def test_a13_typescript_chains_tools():
+    async with connected() as client:
+        answered = await run(client, CHAIN, "typescript")
+        assert answered.content[0].text == "30"
+        assert "called: calculator.add, calculator.multiply" in answered.content[1].text
 
 
 async def test_d6_e4_code_runs_in_a_sandbox_and_chains_tools():
@@ -145,7 +147,7 @@ def spans() -> InMemorySpanExporter:
     return exported
 
 
-async def test_d5_every_execution_is_a_span_and_has_neither_arguments_nor_results(spans: InMemorySpanExporter):
+async def test_d5_every_execution_is_a_span_without_arguments_or_results(spans: InMemorySpanExporter):
     async with connected() as client:
         spans.clear()
         await client.call_tool("call_tool", {"name": "calculator.add", "arguments": {"a": 123456, "b": 2}})

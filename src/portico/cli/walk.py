@@ -27,7 +27,12 @@ from portico.disclosure.tokens import Counter, best_counter
 from portico.errors import PorticoError
 from portico.storage.manifests import Manifests
 
-TASK = "How far is a marathon of 26.2 miles in kilometres?"
+TASK = "How far is a marathon of 26.2 miles in kilometres? And its splits?"
+_SPLITS = """\
+import asyncio
+miles = [6.55, 13.1, 19.65]
+found = await asyncio.gather(*[units.convert_units(value=m, from_unit="miles", to_unit="km", digits=4) for m in miles])
+[one["value"] for one in found]"""
 SCRIPT: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("Search: which tool does that?", "search_tools", {"query": "convert miles to kilometres", "limit": 3}),
     ("Describe: what does it take?", "describe_tools", {"names": ["units.convert_units"]}),
@@ -39,6 +44,7 @@ SCRIPT: tuple[tuple[str, str, dict[str, Any]], ...] = (
             "arguments": {"value": 26.2, "from_unit": "miles", "to_unit": "km", "digits": 4},
         },
     ),
+    ("Script: several calls at once, one answer.", "run_code", {"code": _SPLITS}),
 )
 BAR = 40
 
@@ -128,10 +134,17 @@ def _show_opening(screen: Screen, counter: Counter, full: Listing, meta: Listing
 
 def _show_step(screen: Screen, number: int, title: str, step: Step) -> None:
     screen.text("", Rule(Text(f"{number}. {title}", style="bold"), align="left", style="dim"))
-    arguments = ", ".join(f"{key}={orjson.dumps(value).decode()}" for key, value in step.arguments.items())
+    arguments = ", ".join(f"{key}={_written(value)}" for key, value in step.arguments.items())
     screen.text(Text.assemble((step.tool, "bold cyan"), f"({arguments})", (f"  {step.sent} tokens", "dim")))
     screen.text(Padding(Text(step.answer), (0, 0, 0, 2), expand=False))
     screen.text(Text(f"{step.received} tokens", style="dim"))
+
+
+def _written(value: Any) -> str:
+    """A value as one would write it: a script over several lines stays one."""
+    if isinstance(value, str) and "\n" in value:
+        return '"""\n' + value + '"""'
+    return orjson.dumps(value).decode()
 
 
 def _show_sum(screen: Screen, counter: Counter, full: Listing, meta: Listing, steps: list[Step], total: int) -> None:

@@ -34,6 +34,7 @@ from portico.config.tree import (
     Results,
     Usage,
     View,
+    Workflow,
     default_data_dir,
 )
 
@@ -61,6 +62,7 @@ __all__ = [
     "ToolRules",
     "Usage",
     "View",
+    "Workflow",
     "default_data_dir",
     "fingerprint",
     "spelled_kind",

@@ -151,6 +151,18 @@ class Code(Section):
     state_s: float = Field(default=3600, gt=0, description="How long that is kept after the last `store`.")
 
 
+class Workflow(Section):
+    """Workflows that clients send to `run_workflow`, and what each may take."""
+
+    steps: int = Field(default=50, ge=1, le=1_000, description="Steps.")
+    parallel: int = Field(default=8, ge=1, description="Calls of tools at the same time; more wait.")
+    items: int = Field(default=200, ge=1, description="Elements of one `for_each`.")
+    wall_s: float = Field(
+        default=600, gt=0, description="Seconds in all; what is not over then is cancelled, and can be resumed."
+    )
+    ttl_s: float = Field(default=3600, gt=0, description="How long a run is kept, to be resumed.")
+
+
 class Usage(Section):
     """How long the record of calls is kept, never with arguments or results; `usage: off` keeps none of it."""
 
@@ -246,6 +258,7 @@ class Config(Section):
     )
     results: Results = Field(default=Results(), description="Large results.")
     code: Code = Field(default=Code(), description="Scripts.")
+    workflow: Workflow = Field(default=Workflow(), description="Workflows.")
     usage: Usage = Field(default=Usage(), description="The record of calls.")
     database_url: SecretStr | None = Field(
         default=None,

@@ -5,29 +5,21 @@ lock, so that a thread which did ten megabytes at once would stop the event loop
 recurses, however deep a value is.
 """
 
-import json
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, cast
 
 from portico.upstream import jsontext
+from portico.upstream.json_windows import CLOSING, Part, whole, windows
+
+__all__ = ["Part", "decoded", "dismantle", "lines", "parts", "weight", "whole"]
 
 LINE = 600
 """Characters of a container that stays on one line; a heavier one has a line for each child."""
-WINDOW = 256 * 1024
-"""Characters of text that are decoded at once."""
 MAX_INDENT = 12
-
-Part = tuple[Literal["open", "item", "close"], str | None, Any]
-"""What happens, under which key (None in an array), and the bracket or the value."""
 
 _CONTAINERS = (dict, list)
 """A union would be made anew at every look."""
-_CLOSING = {"[": "]", "{": "}"}
 _FREED = 4_096
-_LONGEST_LITERAL = 16
-"""Characters before the end of a window where an error may only mean that the window ends."""
-_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def weight(value: Any, stop: int) -> int:
@@ -80,51 +72,11 @@ def _children(container: Any) -> Iterator[tuple[str | None, Any]]:
 
 def decoded(text: str) -> Iterator[Part]:
     """The parts of JSON text, without the whole value ever being in memory; raises ValueError where it is not JSON."""
-    at, reading, opened = 0, _Window(text), list[str]()
-    key: str | None = None
-    while True:
-        at = _skip(text, at)
-        found = reading.value(at)
-        if found is None:
-            yield "open", key, text[at]
-            opened.append(text[at])
-            at = _skip(text, at + 1)
-            empty = text[at : at + 1] == _CLOSING[opened[-1]]
+    for part in windows(text):
+        if part[0] == "item":
+            yield from parts(part[2], part[1])
         else:
-            yield from parts(found[0], key)
-            at = _skip(text, found[1])
-            empty = False
-        if found is not None or empty:
-            while opened and text[at : at + 1] == _CLOSING[opened[-1]]:
-                yield "close", None, None
-                opened.pop()
-                at = _skip(text, at + 1)
-            if not opened:
-                break
-            if text[at : at + 1] != ",":
-                raise ValueError(f"a comma is missing at {at}")
-            at = _skip(text, at + 1)
-        key, at = _key(text, at) if opened[-1] == "{" else (None, at)
-    if at != len(text):
-        raise ValueError(f"there is more after the value, at {at}")
-
-
-def whole(stream: Iterable[Part]) -> Any:
-    """The value that parts are of."""
-    root: list[Any] = []
-    opened: list[Any] = [root]
-    for what, key, value in stream:
-        if what == "close":
-            opened.pop()
-            continue
-        child: Any = value if what == "item" else [] if value == "[" else {}
-        if key is None:
-            opened[-1].append(child)
-        else:
-            opened[-1][key] = child
-        if what == "open":
-            opened.append(child)
-    return root[0]
+            yield part
 
 
 def dismantle(value: Any) -> None:
@@ -157,61 +109,8 @@ def lines(stream: Iterable[Part]) -> Iterator[str]:
         start = " " * min(len(closing), MAX_INDENT) + name
         if what == "open":
             yield f"{start}{value}\n"
-            closing.append(_CLOSING[value])
+            closing.append(CLOSING[value])
             before = None
         else:
             before = start + jsontext.dumps(value).decode()
     yield f"{before}\n"
-
-
-def _key(text: str, at: int) -> tuple[str, int]:
-    if text[at : at + 1] != '"':
-        raise ValueError(f"a key is missing at {at}")
-    key, at = _DECODER.raw_decode(text, at)
-    at = _skip(text, at)
-    if text[at : at + 1] != ":":
-        raise ValueError(f"a colon is missing at {at}")
-    return key, at + 1
-
-
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
-
-
-class _Window:
-    """A part of the text, copied out, so that a decoder cannot run on for megabytes."""
-
-    def __init__(self, text: str) -> None:
-        self._text, self._from, self._window = text, 0, text[:WINDOW]
-
-    def value(self, at: int) -> tuple[Any, int] | None:
-        """The value at a place and where it ends; None for a container that is too large to be decoded at once."""
-        if (found := self._within(at)) is None and at > self._from:
-            self._from, self._window = at, self._text[at : at + WINDOW]
-            found = self._within(at)
-        if found is None and self._text[at : at + 1] not in _CLOSING:
-            return _DECODER.raw_decode(self._text, at)
-        return found
-
-    def _within(self, at: int) -> tuple[Any, int] | None:
-        try:
-            value, end = _DECODER.raw_decode(self._window, at - self._from)
-        except json.JSONDecodeError as error:
-            cut = error.pos >= len(self._window) - _LONGEST_LITERAL or error.msg.startswith("Unterminated string")
-            if cut and self._from + len(self._window) < len(self._text):
-                return None
-            raise
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        # A number at the edge may have more digits behind it.
-        if end == len(self._window) and self._from + end < len(self._text):
-            return None
-        return value, self._from + end

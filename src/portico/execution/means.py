@@ -12,6 +12,7 @@ from portico.catalog.tool import Tool
 from portico.config import Config
 from portico.execution.call import Calls
 from portico.execution.learned import Shapes
+from portico.execution.retrying import ONCE_MORE, RetryRule
 from portico.execution.scripting.scripts import Scripts
 from portico.learning import Learner
 from portico.storage.record import Record
@@ -35,15 +36,19 @@ class Means:
         self._learner = learner
         self._record = record
         self._remembering: set[asyncio.Task[bool]] = set()
+        self._limits = config.workflow
         self._asked_about = {name: server.tools.destructive for name, server in config.servers.items()}
+        # A step that is to be tried again was written so: how often calls are made again unasked does not matter.
+        self._twice = {name: RetryRule(tools=server.retry.tools) for name, server in config.servers.items()}
         self.scripts = Scripts.within(calls, config.code)
 
     @cached_property
     def workflows(self) -> "Workflows":
         """Made, and its room entered, by the first workflow: no gateway starts slower for it."""
-        from portico.execution.workflow.workflows import Workflows
+        from portico.execution.workflow.workflows import Limits, Workflows
 
-        return Workflows(self._calls, self._shapes, policy=self._destructive)
+        limits = Limits(**self._limits.model_dump())
+        return Workflows(self._calls, self._shapes, limits=limits, policy=self._destructive, twice=self._may_run_twice)
 
     @cached_property
     def _plans(self) -> "Plans":
@@ -81,6 +86,9 @@ class Means:
         await self.scripts.close()
         if self._remembering:
             await asyncio.wait(self._remembering, timeout=_PATIENCE_S)
+
+    def _may_run_twice(self, tool: Tool) -> bool:
+        return self._twice.get(tool.server, ONCE_MORE).allows(tool)
 
     def _destructive(self, tool: Tool) -> bool:
         globs: Collection[str] = self._asked_about.get(tool.server, ())

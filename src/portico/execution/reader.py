@@ -8,7 +8,6 @@ from typing import Any
 from portico.access import Caller
 from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments, UnknownName
-from portico.execution.garbage import no_collection
 from portico.execution.handles import RESULT_TOKENS, Cursors, question
 from portico.execution.json_stream import decoded, lines, parts
 from portico.execution.reading import Found, fitting, matcher, page, search
@@ -17,6 +16,7 @@ from portico.execution.sampling import Sampler
 from portico.execution.selecting import Selection, is_field, selected
 from portico.execution.shape import described, infer
 from portico.upstream.backend import Raw
+from portico.upstream.garbage import no_collection
 
 Count = Callable[[str], int]
 

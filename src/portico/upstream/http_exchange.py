@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from portico.errors import BackendUnavailable, PorticoError
-from portico.upstream import jsontext
+from portico.upstream import json_windows, jsontext
 from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
@@ -185,7 +185,7 @@ class Exchange:
         reply.release()
         if reply.status == 202 and not body:
             raise not_an_answer(self._name, "accepted the request but will not answer it (HTTP 202)")
-        for message in self.decoded(body):
+        for message in await self.decoded(body):
             if _answers(message, request_id):
                 return message
             await hear(message)
@@ -238,10 +238,10 @@ class Exchange:
                 cut = error
         raise cut
 
-    def decoded(self, body: bytes) -> list[Raw]:
+    async def decoded(self, body: bytes) -> list[Raw]:
         """The messages in a body or event: one, or a batch of the 2025-03-26 kind."""
         try:
-            message: Any = jsontext.loads(body)
+            message: Any = await json_windows.loads(body)
         except (ValueError, RecursionError) as error:
             raise not_an_answer(self._name, f"sent what is not JSON ({error})", body, self._secrets) from None
         found = cast("list[Any]", message) if isinstance(message, list) else [message]
@@ -321,7 +321,7 @@ class Messages:
                 return None
             for event in events:
                 if event.type == "message" and event.data:
-                    self._ready.extend(self._exchange.decoded(event.data))
+                    self._ready.extend(await self._exchange.decoded(event.data))
         return self._ready.popleft()
 
 

@@ -6,7 +6,8 @@ A line over the limit is skipped as it comes, never held whole; if it was an ans
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from portico.errors import INTERNAL_ERROR
 from portico.upstream import jsontext
@@ -73,10 +74,10 @@ async def _skip(reader: asyncio.StreamReader, overrun: asyncio.LimitOverrunError
     return first, last
 
 
-def message(line: bytes) -> tuple[object, bool]:
+def message(line: bytes, loads: Callable[[bytes], Any] = jsontext.loads) -> tuple[object, bool]:
     """What a line says, and whether it says only that; None if it is no JSON at all."""
     try:
-        return jsontext.loads(line), True
+        return loads(line), True
     except ValueError:
         return _salvaged(line) or _unreadable_answer(line), False
 

@@ -115,7 +115,7 @@ class SseConnection:
                     if event.type == "endpoint" and not self._endpoint.done():
                         self._endpoint.set_result(event.data.decode("utf-8", "replace"))
                     elif event.type == "message" and event.data:
-                        for message in self._stream.decoded(event.data):
+                        for message in await self._stream.decoded(event.data):
                             self._peer.receive(self._stream.masked(message) if "error" in message else message)
         except EventTooLarge:
             reason = f"the server sent a message over {self._backend.max_message_bytes} bytes"

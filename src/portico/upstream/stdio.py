@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from portico.errors import BackendUnavailable, PorticoError, RemoteError
-from portico.upstream import jsontext, lines, process
+from portico.upstream import json_windows, jsontext, lines, process
 from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import legacy_params, modern_params, subscription_params, without_subscription
 from portico.upstream.handshake import DiedOfProbe, Protocols, SpokeBoth, introduce
@@ -196,11 +196,12 @@ class StdioConnection:
                 continue
             if not line:
                 return "the server closed its output"
-            if line.strip():
-                self._take(line)
+            if len(line) >= json_windows.LARGE:
+                self._take(line, *await asyncio.to_thread(lines.message, line, json_windows.read))
+            elif line.strip():
+                self._take(line, *lines.message(line))
 
-    def _take(self, line: bytes) -> None:
-        message, clean = lines.message(line)
+    def _take(self, line: bytes, message: object, clean: bool) -> None:
         before = self._peer.noise
         self._peer.receive(without_subscription(message) if isinstance(message, dict) else message)
         if not clean and self._peer.noise == before:

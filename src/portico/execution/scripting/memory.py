@@ -17,11 +17,21 @@ MAX_OWNERS = 1_000
 @dataclass
 class _Shelf:
     until: float
-    values: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    values: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    size: int = 0
+    """Kept as values come and go: a script may store a hundred thousand."""
 
-    @property
-    def size(self) -> int:
-        return sum(len(key) + len(value) for key, value in self.values.items())
+    def put(self, key: str, value: bytes | None) -> None:
+        """Let go of what is there, and keep this instead."""
+        before = self.values.pop(key, None)
+        self.size -= _size(key, before)
+        if value is not None:
+            self.values[key] = value
+            self.size += _size(key, value)
+
+
+def _size(key: str, value: bytes | None) -> int:
+    return 0 if value is None else len(key.encode("utf-8", "replace")) + len(value)
 
 
 class Memory:
@@ -61,14 +71,10 @@ class Memory:
         shelf.until = self._clock() + self._ttl
         refused = list[str]()
         for key, value in values.items():
-            before = shelf.values.pop(key, None)
-            if value is None:
-                continue
-            shelf.values[key] = orjson.dumps(value)
-            if shelf.size > self._max_bytes:
-                del shelf.values[key]
-                if before is not None:
-                    shelf.values[key] = before
+            before = shelf.values.get(key)
+            shelf.put(key, None if value is None else orjson.dumps(value))
+            if value is not None and shelf.size > self._max_bytes:
+                shelf.put(key, before)
                 refused.append(key)
         if shelf.values:
             self._shelves[owner] = shelf

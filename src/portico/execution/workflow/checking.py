@@ -1,7 +1,8 @@
 """Can this workflow run? Everything that can be known before it does, and all of it at once. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from portico.catalog.address import nearest
@@ -18,6 +19,8 @@ from portico.execution.workflow.references import INDEX, INPUTS, ITEM, RESERVED,
 from portico.execution.workflow.steps import Problem, Step, cycle, read
 
 MAX_STEPS = 50
+MAX_FOUND = 100
+"""Problems that are looked for: nobody reads more, and finding the nearest names takes its time."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +69,21 @@ def check(
     *,
     most: int = MAX_STEPS,
     over: Sequence[Planned] = (),
+    twice: Callable[[Tool], bool] = ONCE_MORE.allows,
 ) -> Checked | Problems:
-    """A plan, or what is wrong. `over` are steps that have run: they can be referred to and are not looked at again."""
+    """A plan, or what is wrong. `over` are steps that have run: they can be referred to and are not looked at again.
+
+    `twice` says which tools may run twice, and so be retried.
+    """
     found, problems = read(steps, most) if steps or not over else ((), ())
     there = {planned.id: planned for planned in over}
-    checking = _Checking(found, inputs, snapshot, shapes, there)
-    problems = (*problems, *checking.problems(named=not problems))
+    checking = _Checking(found, inputs, snapshot, shapes, there, twice)
+    problems = (*problems, *islice(checking.problems(named=not problems), MAX_FOUND))
+    warnings = tuple(islice(checking.warnings(), MAX_FOUND))
     if problems:
-        return Problems(problems, tuple(checking.warnings()))
+        return Problems(problems, warnings)
     plan = (*over, *(Planned(step, checking.tools[step.id]) for step in found))
-    return Checked(plan, tuple(checking.warnings()))
+    return Checked(plan, warnings)
 
 
 class _Checking:
@@ -86,7 +94,9 @@ class _Checking:
         snapshot: Snapshot,
         shapes: Shapes | None,
         over: Mapping[str, Planned],
+        twice: Callable[[Tool], bool],
     ) -> None:
+        self._twice = twice
         self._steps = {step.id: step for step in steps}
         self._inputs = inputs
         self._shapes = shapes
@@ -152,8 +162,11 @@ class _Checking:
         if isinstance(step.arguments, dict):
             for name, message in fitting.problems(tool, step.arguments):
                 yield Problem(step.id, message, f"arguments.{name}")
-        if step.retry.attempts and not ONCE_MORE.allows(tool):
-            message = f"{tool.address} does not say that it is read-only or idempotent; trying again might do it twice"
+        if step.retry.attempts and not self._twice(tool):
+            message = (
+                f"{tool.address} does not say that it is read-only or idempotent; trying again might do it twice. "
+                "Leave retry out; resume tries again when it has failed"
+            )
             yield Problem(step.id, message, "retry")
 
     def _offered(self, reference: Reference) -> Offered | None:

@@ -8,7 +8,9 @@ Two things that JMESPath refuses are understood, because everybody writes them: 
 a comparator, and a hyphen in a name.
 """
 
+import math
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -97,13 +99,15 @@ class Template:
         """The reference that is all there is."""
         return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], Reference) else None
 
-    def filled(self, scope: Mapping[str, Any]) -> Any:
-        """The value it stands for."""
+    def filled(self, scope: Mapping[str, Any], until: float = math.inf) -> Any:
+        """The value it stands for; raises InvalidArguments, also where it is later than `until` (time.monotonic)."""
         if (sole := self.sole) is not None:
+            _in_time(until)
             return sole.found(scope)
         texts: list[str] = []
         chars = 0
         for part in self.parts:
+            _in_time(until)
             texts.append(part if isinstance(part, str) else _written(part.found(scope)))
             chars += len(texts[-1])
             if chars > MAX_FILLED:
@@ -209,13 +213,18 @@ def references(tree: Any) -> Iterator[Reference]:
             yield from references(item)
 
 
-def filled(tree: Any, scope: Mapping[str, Any]) -> Any:
-    """A prepared value with what its references find; raises InvalidArguments."""
+def filled(tree: Any, scope: Mapping[str, Any], until: float = math.inf) -> Any:
+    """A prepared value with what its references find; raises InvalidArguments, also where it is later than `until`."""
     if isinstance(tree, Template):
-        return tree.filled(scope)
+        return tree.filled(scope, until)
     if isinstance(tree, dict):
-        return {key: filled(item, scope) for key, item in tree.items()}
-    return [filled(item, scope) for item in tree] if isinstance(tree, list) else tree
+        return {key: filled(item, scope, until) for key, item in tree.items()}
+    return [filled(item, scope, until) for item in tree] if isinstance(tree, list) else tree
+
+
+def _in_time(until: float) -> None:
+    if time.monotonic() > until:
+        raise InvalidArguments("its references take too long", advice="Refer to less, or to parts of smaller values.")
 
 
 def _end(text: str, at: int) -> int:

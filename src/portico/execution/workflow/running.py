@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,7 +24,6 @@ from portico.execution.workflow.references import (
     INPUTS,
     ITEM,
     MAX_FILLED,
-    Reference,
     Template,
     filled,
     references,
@@ -36,6 +35,10 @@ from portico.execution.workflow.steps import Step
 
 PARALLEL = 8
 MAX_ITEMS = 200
+WALL_S = 600.0
+FILLING_S = 5.0
+"""For the references of one step."""
+HELD_BYTES = 128 * 1024**2
 MAX_ASKED = 8
 """Steps that one answer asks approval for: only what has been shown can be approved, and an answer has its budget."""
 _SETTLED = ("done", "skipped")
@@ -64,6 +67,8 @@ class Execution:
         *,
         parallel: int = PARALLEL,
         items: int = MAX_ITEMS,
+        wall_s: float = WALL_S,
+        held_bytes: int = HELD_BYTES,
         destructive: Callable[[Tool], bool],
     ) -> None:
         self._run = run
@@ -72,29 +77,39 @@ class Execution:
         self._origin = _inner(origin)
         self._slots = asyncio.Semaphore(parallel)
         self._parallel, self._items = parallel, items
+        self._wall_s, self._held_bytes = wall_s, held_bytes
+        self._held = 0
         self._destructive = destructive
         self.told: dict[str, Told] = {}
         self.shown: dict[str, str] = {}
         """What waits for approval: the step, and the fingerprint of its calls."""
 
     async def run(self) -> None:
-        """Run what can be run. Cancelled, it returns when every call has ended."""
+        """Run what can be run, as long as there is time. Cancelled, it returns when every call has ended."""
+        ends = time.monotonic() + self._wall_s
         for planned in self._run.plan:
             if (done := self._run.done.get(planned.id)) is not None:
                 self.told[planned.id] = _told(planned, done, earlier=True)
+                self._held += done.size
+        self._held += sum(one.size for some in self._run.elements.values() for one in some.values())
         left = [planned for planned in self._run.plan if planned.id not in self._run.done]
-        at_work: set[asyncio.Task[Told]] = set()
+        at_work: dict[asyncio.Task[Told], Planned] = {}
         try:
             await self._progress("begins")
             while True:
                 for planned in [planned for planned in left if self._ready(planned.step)]:
                     left.remove(planned)
-                    at_work.add(asyncio.create_task(self._step(planned), name=f"step {planned.id}"))
+                    at_work[asyncio.create_task(self._step(planned), name=f"step {planned.id}")] = planned
                 if not at_work:
                     break
-                over, at_work = await asyncio.wait(at_work, return_when=asyncio.FIRST_COMPLETED)
+                left_s = max(ends - time.monotonic(), 0)
+                over, _ = await asyncio.wait(at_work, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                if not over:
+                    await _ended(at_work)
+                    over = set(at_work)
                 for task in over:
-                    told = task.result()
+                    planned = at_work.pop(task)
+                    told = self._late(planned) if task.cancelled() else task.result()
                     self.told[told.id] = told
                     await self._progress(f"{told.id} {told.state}")
         finally:
@@ -112,6 +127,17 @@ class Execution:
     def _is_open(self, name: str) -> bool:
         return self.told[name].state not in _SETTLED
 
+    def _late(self, planned: Planned) -> Told:
+        failure = Failure(
+            "timeout",
+            f"the workflow has run for {self._wall_s:g} s, which is the most; the calls of this step were cancelled",
+            "Resume to go on with what is left, or do less in one workflow.",
+            retryable=True,
+        )
+        made = len(self._run.elements.get(planned.id, ()))
+        kept = f"{made} of its elements are done and will not be run again" if made else ""
+        return Told(planned.id, planned.tool.address, "failed", calls=made, reason=kept, failure=failure)
+
     # --- one step
 
     async def _step(self, planned: Planned) -> Told:
@@ -119,9 +145,10 @@ class Execution:
         try:
             if missing := self._missing(step):
                 return Told(step.id, tool.address, "skipped", reason=f"it uses {missing}, which was skipped")
-            if not step.by_item and not await self._holds(step, self._scope(step)):
+            # What references find, and the fingerprints of that, may take a while.
+            rounds = await asyncio.to_thread(self._rounds, step, tool, time.monotonic() + FILLING_S)
+            if rounds is None:
                 return Told(step.id, tool.address, "skipped", reason="its condition does not hold")
-            rounds = await self._rounds(step, tool)
         except PorticoError as error:
             return Told(step.id, tool.address, "failed", failure=Failure.of(error))
         mark = _fingerprint([one.mark for one in rounds])
@@ -142,16 +169,14 @@ class Execution:
     def _scope(self, step: Step) -> dict[str, Any]:
         return {INPUTS: self._run.inputs, **{name: self.told[name].value for name in step.before}}
 
-    async def _holds(self, step: Step, scope: Mapping[str, Any]) -> bool:
-        if isinstance(step.condition, bool):
-            return step.condition
-        return bool(await _found(step.condition, scope))
-
-    async def _rounds(self, step: Step, tool: Tool) -> list[_Round]:
+    def _rounds(self, step: Step, tool: Tool, until: float) -> list[_Round] | None:
+        """The calls of a step; None where its condition does not hold. Only reads what others have left."""
         scope = self._scope(step)
+        if not step.by_item and not _holds(step, scope, until):
+            return None
         if step.each is None:
-            return [await self._round(step, tool, scope, None)]
-        elements = await _found(step.each, scope)
+            return [_round(step, tool, scope, None, until)]
+        elements = filled(step.each, scope, until)
         if not isinstance(elements, list):
             raise InvalidArguments(
                 f"for_each found {_kind(elements)}, not a list",
@@ -166,25 +191,12 @@ class Execution:
         chars = 0
         for number, element in enumerate(cast("list[Any]", elements)):
             inside = {**scope, ITEM: element, INDEX: number}
-            if not step.by_item or await self._holds(step, inside):
-                rounds.append(await self._round(step, tool, inside, number))
+            if not step.by_item or _holds(step, inside, until):
+                rounds.append(_round(step, tool, inside, number, until))
                 chars += rounds[-1].chars
                 if chars > MAX_FILLED:
                     raise too_large()
         return rounds
-
-    async def _round(self, step: Step, tool: Tool, scope: Mapping[str, Any], number: int | None) -> _Round:
-        arguments = await _found(step.arguments, scope)
-        if not isinstance(arguments, dict):
-            raise InvalidArguments(
-                f"the reference that the arguments are found {_kind(arguments)}, not an object",
-                advice="Give the arguments one by one.",
-            )
-        chars = weight(arguments, MAX_FILLED)
-        if chars >= MAX_FILLED:
-            raise too_large()
-        mark = _fingerprint([tool.address, tool.hash, number, arguments])
-        return _Round(number, cast("dict[str, Any]", arguments), mark, scope, chars)
 
     # --- its calls
 
@@ -255,8 +267,19 @@ class Execution:
         if (failure := failure_of(result, one.number)) is not None:
             return failure, failure.kind == "tool_error"
         value, size = await value_and_size(result)
+        self._held += size
+        if self._held > self._held_bytes:
+            return self._too_much(one.number), False
         repaired = tuple(map(str, marks_of(result).get(REPAIRED, ())))
         return Done(value, time.perf_counter() - started, number, size, repaired), False
+
+    def _too_much(self, element: int | None) -> Failure:
+        return Failure(
+            "too_large",
+            f"the call was made, and the answers of this workflow come to more than {self._held_bytes // 1024**2} MiB",
+            "Ask the tool for less, or do this in several workflows.",
+            element=element,
+        )
 
     async def _progress(self, what: str) -> None:
         if self._relay is None or self._token is None:
@@ -267,7 +290,7 @@ class Execution:
         await self._relay.notify("notifications/progress", params)
 
 
-async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """End these tasks, and return when they have ended."""
     left = {task for task in tasks if not task.done()}
     for task in left:
@@ -276,13 +299,23 @@ async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
         await asyncio.wait(left)
 
 
-async def _found(tree: Any, scope: Mapping[str, Any]) -> Any:
-    """What references find; in a thread where that may take its time."""
-    if isinstance(tree, Reference):
-        tree = Template((tree,))
-    if all(reference.way is not None for reference in references(tree)):
-        return filled(tree, scope)
-    return await asyncio.to_thread(filled, tree, scope)
+def _holds(step: Step, scope: Mapping[str, Any], until: float) -> bool:
+    condition = step.condition
+    return condition if isinstance(condition, bool) else bool(filled(Template((condition,)), scope, until))
+
+
+def _round(step: Step, tool: Tool, scope: Mapping[str, Any], number: int | None, until: float) -> _Round:
+    arguments = filled(step.arguments, scope, until)
+    if not isinstance(arguments, dict):
+        raise InvalidArguments(
+            f"the reference that the arguments are found {_kind(arguments)}, not an object",
+            advice="Give the arguments one by one.",
+        )
+    chars = weight(arguments, MAX_FILLED)
+    if chars >= MAX_FILLED:
+        raise too_large()
+    mark = _fingerprint([tool.address, tool.hash, number, arguments])
+    return _Round(number, cast("dict[str, Any]", arguments), mark, scope, chars)
 
 
 def _gathered(parts: Sequence[Done], seconds: float) -> Done:

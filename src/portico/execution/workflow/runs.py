@@ -120,6 +120,8 @@ class Runs:
             yield
         finally:
             run.busy, run.expires, run.size = False, self._clock() + self.ttl_s, run.measured()
+            if not run.plan:  # it was refused before it began
+                del self._runs[run.id]
             self._make_room()
 
     def keeps(self, run: Run) -> bool:

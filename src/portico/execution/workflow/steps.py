@@ -25,6 +25,9 @@ from portico.execution.workflow.references import (
 MAX_RETRIES = 5
 MAX_DELAY_S = 60.0
 MAX_ID = 64
+MAX_BEFORE = 1_000
+MAX_STRANGE = 5
+"""Unknown keys of one step that are told: for each the nearest known one is looked for."""
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 _KEYS = ("id", "tool", "arguments", "depends_on", "if", "for_each", "retry")
 _RETRY_KEYS = ("attempts", "delay_s")
@@ -132,7 +135,7 @@ class _Reader:
         if not isinstance(one, dict):
             return self._wrong("a step is an object with id, tool and arguments")
         given = cast("dict[str, Any]", one)
-        for key in given.keys() - set(_KEYS):
+        for key in sorted(given.keys() - set(_KEYS))[:MAX_STRANGE]:
             near = nearest(key, _KEYS, 1)
             self._wrong(f"there is no {quoted(key)} in a step" + (f"; did you mean {near[0]}?" if near else ""))
         step = Step(
@@ -171,7 +174,11 @@ class _Reader:
 
     def _after(self, value: Any) -> tuple[str, ...]:
         names = [value] if isinstance(value, str) else [] if value is None else value
-        if isinstance(names, list) and all(isinstance(name, str) for name in cast("list[Any]", names)):
+        if (
+            isinstance(names, list)
+            and len(cast("list[Any]", names)) <= MAX_BEFORE
+            and all(isinstance(name, str) for name in cast("list[Any]", names))
+        ):
             return tuple(dict.fromkeys(cast("list[str]", names)))
         self._wrong(f"it is a list of step ids, not {_told(value)}", "depends_on")
         return ()

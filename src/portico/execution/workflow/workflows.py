@@ -5,6 +5,7 @@ report = await workflows.run(Request(steps=[…], inputs={…}), snapshot, origi
 report = await workflows.run(Request(resume=report.run), snapshot, origin)
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.call import NOBODY, Calls, Origin
 from portico.execution.learned import Shapes
+from portico.execution.retrying import ONCE_MORE
 from portico.execution.workflow.checking import MAX_STEPS, Checked, Problems, check, is_destructive
 from portico.execution.workflow.report import Report
-from portico.execution.workflow.running import MAX_ITEMS, PARALLEL, Execution
+from portico.execution.workflow.running import HELD_BYTES, MAX_ITEMS, PARALLEL, WALL_S, Execution
 from portico.execution.workflow.runs import MAX_RUNS, TOTAL_BYTES, TTL_S, Run, Runs
 from portico.execution.workflow.steps import Problem
 
@@ -37,6 +39,10 @@ class Limits:
     runs: int = MAX_RUNS
     total_bytes: int = TOTAL_BYTES
     ttl_s: float = TTL_S
+    wall_s: float = WALL_S
+    """Seconds of one request in all; what is not over then is cancelled, and can be resumed."""
+    held_bytes: int = HELD_BYTES
+    """About how much the answers of one run may come to."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +67,18 @@ class Workflows:
         *,
         limits: Limits | None = None,
         policy: Callable[[Tool], bool] = lambda tool: False,
+        twice: Callable[[Tool], bool] = ONCE_MORE.allows,
         on_finished: Callable[[Report], None] = lambda report: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`policy` names tools that need approval beside those that say they destroy; `on_finished` hears successes."""
+        """`policy` names tools that need approval beside those that say they destroy, `twice` those that may be
+        tried again; `on_finished` hears successes.
+        """
         self._calls = calls
         self._shapes = shapes
         self._limits = limits or Limits()
         self._policy = policy
+        self._twice = twice
         self.on_finished = on_finished
         kept = self._limits
         self._runs = Runs(most=kept.runs, total_bytes=kept.total_bytes, ttl_s=kept.ttl_s, clock=clock)
@@ -92,8 +102,9 @@ class Workflows:
         What fails while it runs is in the report.
         """
         run = self._runs.find(origin.caller, request.resume) if request.resume else self._runs.new(origin.caller)
-        checked = self._checked(run, request, snapshot)
         with self._runs.using(run):
+            # A thousand references take a while to be read.
+            checked = await asyncio.to_thread(self._checked, run, request, snapshot)
             run.plan, run.inputs = checked.plan, {**run.inputs, **request.inputs}
             run.intent = request.intent or run.intent
             # Whoever goes on has seen what the last answer asked; what that would do must still be the same.
@@ -107,6 +118,8 @@ class Workflows:
                 origin,
                 parallel=limits.parallel,
                 items=limits.items,
+                wall_s=limits.wall_s,
+                held_bytes=limits.held_bytes,
                 destructive=lambda tool: is_destructive(tool) or self._policy(tool),
             )
             await execution.run()
@@ -136,7 +149,8 @@ class Workflows:
         elif not request.resume:
             steps = None
         inputs = {**run.inputs, **request.inputs}
-        found = check(steps, inputs, snapshot, self._shapes, most=self._limits.steps, over=over)
+        most = self._limits.steps
+        found = check(steps, inputs, snapshot, self._shapes, most=most, over=over, twice=self._twice)
         if isinstance(found, Problems):
             raise _refusal(found, request.resume)
         return Checked(found.plan, (*notes, *found.warnings))

@@ -137,6 +137,11 @@ class WorkerProcess:
             self._sink.write(LENGTH.pack(len(body)))
             self._sink.write(body)
 
+    @property
+    def unread(self) -> int:
+        """Bytes sent that the worker has not read yet, but for what the pipe itself holds."""
+        return self._sink.transport.get_write_buffer_size()
+
     async def room(self) -> None:
         """Wait while the worker leaves too much unread."""
         with contextlib.suppress(ConnectionError):

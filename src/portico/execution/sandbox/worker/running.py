@@ -7,18 +7,19 @@ either is killed.
 import asyncio
 import signal
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NoReturn, cast, get_args
 
 import orjson
 
 from portico.errors import PorticoError
-from portico.execution.garbage import no_collection
 from portico.execution.json_stream import decoded, lines, parts, weight, whole
 from portico.execution.sandbox.calling import Calling
 from portico.execution.sandbox.script import Ask, CallFailed, Fault, FaultKind, Outcome, Script
 from portico.execution.sandbox.worker.process import BadFrame, WorkerLost, WorkerProcess
 from portico.execution.sandbox.worker.wire import MAX_FRAME
 from portico.upstream import jsontext
+from portico.upstream.garbage import no_collection
 
 KINDS: tuple[str, ...] = get_args(FaultKind)
 LARGE = 256 * 1024
@@ -29,6 +30,8 @@ SPARE = 1024**2
 MAX_MESSAGE = 4000
 MAX_DEPTH = 1000
 SHORTEST_LOOK_S = 0.01
+MESSAGES_AT_ONCE = 32
+"""Then others have their turn: what has already arrived is read without ever waiting."""
 
 
 class Running:
@@ -82,13 +85,15 @@ class Running:
             self._worker.hold(self._limits.memory_bytes, self._limits.cpu_s)
             self._worker.send(await _encoded(self._job()))
             self._look()
-            while True:
+            for number in count(1):
                 body = await self._worker.read(min(MAX_FRAME, 2 * self._limits.answer_bytes + SPARE))
                 message = await _message(body)
                 if "done" in message:
                     return _done(message["done"])
                 if self._verdict is None and self._fatal is None:
                     self._take(message, len(body))
+                if number % MESSAGES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         except WorkerLost:
             return None
         except BadFrame as error:
@@ -144,15 +149,24 @@ class Running:
         await self._worker.room()
         try:
             value = await self._ask(namespace, name, args, kwargs)
-            self._worker.send(await _encoded(value, b'{"reply":%d,"value":%%b}' % id))
+            self._reply(await _encoded(value, b'{"reply":%d,"value":%%b}' % id))
         except CallFailed as error:
             self._refuse(id, str(error), fatal=error.fatal)
         except PorticoError as error:
             self._refuse(id, str(error))
         except (TypeError, ValueError) as error:
             self._refuse(id, f"the answer cannot be given to a script: {error}")
+        except Exception as error:  # whatever it is, a script that waits must be told
+            self._refuse(id, f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
         finally:
             self._carried -= size
+
+    def _reply(self, body: bytes) -> None:
+        unread = self._worker.unread + len(body)
+        if unread > self._limits.memory_bytes:
+            self._kill(Fault("memory", f"the answers that the script has not taken yet have {unread:,} bytes"))
+        else:
+            self._worker.send(body)
 
     def _refuse(self, id: int, text: str, *, fatal: bool = False) -> None:
         if fatal and self._fatal is None:

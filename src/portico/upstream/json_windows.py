@@ -1,0 +1,231 @@
+"""Large JSON text taken in windows, so that no single step holds the interpreter's lock for long. Pure.
+
+A decoder that is given fifty megabytes at once holds that lock until it is done, and the event loop stands still even
+if it runs in another thread. Nothing here recurses, however deep a value is.
+"""
+
+import asyncio
+import codecs
+import gc
+import json
+import re
+from collections.abc import Iterable, Iterator
+from json.decoder import scanstring
+from typing import Any, Literal, NoReturn
+
+from portico.upstream import jsontext
+from portico.upstream.garbage import no_collection
+
+LARGE = 512 * 1024
+"""Bytes from which a thread is worth its while."""
+WINDOW = 256 * 1024
+"""Characters of text that are decoded at once."""
+
+Part = tuple[Literal["open", "item", "close"], str | None, Any]
+"""What happens, under which key (None in an array), and the bracket or the value."""
+
+CLOSING = {"[": "]", "{": "}"}
+_LONGEST_LITERAL = 16
+"""Characters before the end of a window where an error may only mean that the window ends."""
+_SPACE = re.compile(r"[ \t\n\r]*")
+_AT_EDGE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
+"""An escape that may go on behind the end, or be the first half of a pair."""
+_BEGINS = re.compile(r'\{\s*"[^"\\]{0,40}"|[\["]')
+"""How an item looks that is one of many."""
+_TRIES, _ALONE = 4, 64
+"""Ends that are tried for a run of items, and items that are taken one by one when none was right."""
+
+
+async def loads(body: bytes) -> Any:
+    """The value of JSON: a small one at once, a large one in a thread; raises ValueError."""
+    return jsontext.loads(body) if len(body) < LARGE else await asyncio.to_thread(read, body)
+
+
+def read(body: bytes) -> Any:
+    """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
+    with no_collection():
+        value = whole(windows(_text(body)))
+        # Straight to the old ones, unvisited: else the next collection would walk through millions of young ones.
+        gc.freeze()
+        gc.unfreeze()
+        return value
+
+
+def windows(text: str) -> Iterator[Part]:
+    """The parts of JSON text, each of at most a window or one string; raises ValueError where it is not JSON."""
+    at, reading, opened, runs = _skip(text, 0), _Window(text), list[str](), _Runs(text)
+    key: str | None = None
+    while True:
+        found = reading.value(at)
+        if found is None:
+            yield "open", key, text[at]
+            opened.append(text[at])
+            at = _skip(text, at + 1)
+            empty = text[at : at + 1] == CLOSING[opened[-1]]
+        else:
+            yield "item", key, found[0]
+            at = _skip(text, found[1])
+            empty = False
+        if found is not None or empty:
+            while opened and text[at : at + 1] == CLOSING[opened[-1]]:
+                yield "close", None, None
+                opened.pop()
+                at = _skip(text, at + 1)
+            if not opened:
+                break
+            if text[at : at + 1] != ",":
+                raise ValueError(f"a comma is missing at {at}")
+            after, at = at, _skip(text, at + 1)
+            if found is not None and (run := runs.next(opened[-1], found[1], after, at)) is not None:
+                yield from run[0]
+                at = _skip(text, _skip(text, run[1]) + 1)
+        key, at = _key(text, at) if opened[-1] == "{" else (None, at)
+        at = _skip(text, at)
+    if at != len(text):
+        raise ValueError(f"there is more after the value, at {at}")
+
+
+class _Runs:
+    """Many items at once, where they look alike: one by one, a million small ones take their time."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._alone, self._penalty = 0, _ALONE
+
+    def next(self, bracket: str, end: int, comma: int, at: int) -> "tuple[list[Part], int] | None":
+        """The items from `at`, and where the last of them ends; `end` and `comma` are those of the item before."""
+        if self._alone > 0 or len(self._text) - at < WINDOW // 4:
+            self._alone -= 1
+            return None
+        text = self._text
+        closed = text[end - 1] in '}]"'
+        begins = _BEGINS.match(text, at)
+        mark = text[end - 1 if closed else comma : begins.end() if begins else at]
+        window = text[at : at + WINDOW]
+        upto = len(window)
+        for _ in range(_TRIES):
+            upto = window.rfind(mark, 0, upto)
+            if upto <= 0:
+                break
+            stop = upto + closed
+            try:
+                # What is JSON with these brackets around it are whole items, whatever the mark was.
+                value = jsontext.loads(f"{bracket}{window[:stop]}{CLOSING[bracket]}".encode())
+            except ValueError:
+                continue
+            self._penalty = _ALONE
+            named = value.items() if bracket == "{" else ((None, item) for item in value)
+            return [("item", name, item) for name, item in named], at + stop
+        self._alone, self._penalty = self._penalty, self._penalty * 2
+        return None
+
+
+def whole(stream: Iterable[Part]) -> Any:
+    """The value that parts are of."""
+    root: list[Any] = []
+    opened: list[Any] = [root]
+    for what, key, value in stream:
+        if what == "close":
+            opened.pop()
+            continue
+        child: Any = value if what == "item" else [] if value == "[" else {}
+        if key is None:
+            opened[-1].append(child)
+        else:
+            opened[-1][key] = child
+        if what == "open":
+            opened.append(child)
+    return root[0]
+
+
+def _text(body: bytes) -> str:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    step = 4 * WINDOW
+    return "".join(decoder.decode(body[at : at + step], at + step >= len(body)) for at in range(0, len(body), step))
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    if text[at : at + 1] != '"':
+        raise ValueError(f"a key is missing at {at}")
+    key, at = _DECODER.raw_decode(text, at)
+    at = _skip(text, at)
+    if text[at : at + 1] != ":":
+        raise ValueError(f"a colon is missing at {at}")
+    return key, at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _string(text: str, at: int) -> tuple[str, int]:
+    """The string at a place, however long, and where it ends."""
+    pieces: list[str] = []
+    at += 1
+    while at < len(text):
+        piece = _uncut(text[at : at + WINDOW])
+        # A quotation mark of ours ends it; where one of its own comes before, the string ends there.
+        value, end = scanstring(f'{piece}"', 0)
+        pieces.append(_whole(value, piece))
+        at += min(end, len(piece))
+        if end <= len(piece):
+            return "".join(pieces), at
+        if not piece:
+            break
+    raise ValueError(f"a string does not end, at {at}")
+
+
+def _uncut(piece: str) -> str:
+    """A piece of a string without the escape, or the half of a pair of escapes, that its end cuts in two."""
+    found = _AT_EDGE.search(piece, max(0, len(piece) - 12))
+    while found:
+        start = found.start()
+        if (start - len(piece[:start].rstrip("\\"))) % 2 == 0:
+            return piece[:start]
+        found = _AT_EDGE.search(piece, start + 1)
+    return piece
+
+
+def _whole(value: Any, text: str) -> Any:
+    return jsontext.whole(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+class _Window:
+    """A part of the text, copied out, so that a decoder cannot run on for megabytes."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._from, self._window = text, 0, text[:WINDOW]
+
+    def value(self, at: int) -> tuple[Any, int] | None:
+        """The value at a place and where it ends; None for a container that is too large to be decoded at once."""
+        if (found := self._within(at)) is None and at > self._from:
+            self._from, self._window = at, self._text[at : at + WINDOW]
+            found = self._within(at)
+        if found is None and (first := self._text[at : at + 1]) not in CLOSING:
+            return _string(self._text, at) if first == '"' else _DECODER.raw_decode(self._text, at)
+        return found
+
+    def _within(self, at: int) -> tuple[Any, int] | None:
+        start = at - self._from
+        try:
+            value, end = _DECODER.raw_decode(self._window, start)
+        except json.JSONDecodeError as error:
+            cut = error.pos >= len(self._window) - _LONGEST_LITERAL or error.msg.startswith("Unterminated string")
+            if cut and self._from + len(self._window) < len(self._text):
+                return None
+            raise
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        # A number at the edge may have more digits behind it, and `1e+` is a number only with them.
+        edge = isinstance(value, int | float) and end >= len(self._window) - 3
+        if edge and self._from + len(self._window) < len(self._text):
+            return None
+        return _whole(value, self._window[start:end]), self._from + end
