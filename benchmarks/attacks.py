@@ -77,8 +77,9 @@ async def measure(options: argparse.Namespace) -> Report:
         port = processes.free_port()
         limits = {"cpu_s": CPU_S, "wall_s": WALL_S, "workers": 2}
         config = processes.write_config(folder, {"servers": victims.SERVERS, "code": limits})
-        command = [*processes.portico(), "serve", "--config", str(config), "--port", str(port)]
-        with processes.listening(port, command, processes.REPOSITORY) as gateway:
+        # Not the command, whose path has no place for the victims: they are this repository's.
+        command = [sys.executable, "-m", "portico", "serve", "--config", str(config), "--port", str(port)]
+        with processes.listening(port, command, folder) as gateway:
             url = f"http://127.0.0.1:{port}/mcp"
             async with (
                 Client(url, mode="legacy", read_timeout_seconds=READY_S) as bystander,

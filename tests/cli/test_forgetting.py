@@ -1,5 +1,11 @@
 """`search --forget` drops what use has taught, says how much it was, and needs no query."""
 
+import asyncio
+
+from portico.app import RECORD_FILE
+from portico.storage.plan_rows import PlanRow
+from portico.storage.record import Record
+
 from .conftest import Home
 
 
@@ -20,6 +26,7 @@ def test_forgetting_can_be_narrowed_to_a_server(home: Home) -> None:
         "together": 0,
         "used": 1,
         "unreadable": 0,
+        "plans": 0,
     }
 
 
@@ -68,3 +75,19 @@ def test_forgetting_a_profile_says_where_all_profiles_learn_together(home: Home)
     assert "all profiles learn together here" in ran.err
     assert "Without --profile" in ran.err
     assert "the use of 1 tool" in home.run("search", "--forget").out
+
+
+def test_plans_that_worked_are_forgotten_too_but_not_with_one_server(home: Home) -> None:
+    path = home.folder / "data" / RECORD_FILE
+    path.parent.mkdir(exist_ok=True)
+
+    async def kept() -> None:
+        record = Record(None, path)
+        await record.add_plans([PlanRow("a", "/me", "", "", "[]", "{}", 1, 1.0)])
+        await record.close()
+
+    asyncio.run(kept())
+    assert home.run("search", "--forget", "--server", "notes", "--json").data["forgotten"]["plans"] == 0
+    ran = home.run("search", "--forget")
+    assert "1 plan that worked" in ran.out
+    assert "Nothing was learnt yet" in home.run("search", "--forget").out

@@ -297,7 +297,8 @@ def test_every_filter_of_the_documentation_is_there(home: Home) -> None:
     rows = [row.split("|") for row in page.splitlines() if row.startswith("| `")][1:]
     parameters = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
     (search, *_) = metatools.definitions(metatools.NAMES, {})
-    assert parameters == search["inputSchema"]["properties"].keys() - {"query"}
+    # Tags are listed where a server has some.
+    assert parameters == search["inputSchema"]["properties"].keys() - {"query"} | {"tags"}
     offered = home.run("search", "--help").out
     options = set(re.findall(r"`(--[\w-]+)`", page))
     assert options >= {"--tag", "--explain", "--tool", "--min-success-rate"}

@@ -9,6 +9,8 @@ import psutil
 import pytest
 from mcp import Client, StdioServerParameters
 
+from portico.disclosure import metatools
+
 from .conftest import EVERYTHING, PATIENCE_S, Home, Start, command
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -24,7 +26,7 @@ async def test_a_client_searches_and_calls(home: Home, mode: Any) -> None:
     assert home.spawn("browse").code == 0  # so that what the servers offer is known
     async with Client(_parameters(home), mode=mode) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
-        assert listed == ["search_tools", "browse_tools", "describe_tools", "call_tool", "read_result"]
+        assert listed == list(metatools.NAMES)
         result = await client.call_tool(
             "call_tool", {"name": "calculator.evaluate", "arguments": {"expression": "0.1+0.2"}}
         )

@@ -8,7 +8,7 @@ from portico.disclosure.relevant import KEY, asked, relevant
 from portico.disclosure.tokens import count
 from portico.errors import RemoteError
 from portico.upstream import jsontext
-from tests.disclosure.house import ALL, MAIL, by_meaning, by_words
+from tests.disclosure.house import ALL, MAIL, UNRELATED, by_meaning, by_words
 
 BIG = 100_000
 
@@ -42,6 +42,13 @@ def test_nothing_outside_the_scope_is_chosen():
     found = relevant(snapshot, snapshot.flat, "send an e-mail to somebody", 5, BIG)
     assert all(name.startswith("tracker__") for name in found.tools)
     assert found.of == 2
+
+
+def test_where_nothing_fits_a_query_brings_nothing_and_says_so_and_an_intent_the_nearest():
+    house = by_words(*ALL)
+    asked_for = relevant(house, house.flat, UNRELATED, 5, 10_000, fitting=True)
+    assert (dict(asked_for.tools), asked_for.meta[KEY]["why"]) == ({}, "no tool here seems to serve this")
+    assert relevant(house, house.flat, UNRELATED, 5, 10_000).tools
 
 
 @pytest.mark.parametrize(("params", "query"), [({}, ""), ({"query": None}, ""), ({"query": " a b "}, "a b")])

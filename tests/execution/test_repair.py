@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -256,3 +257,9 @@ def test_the_tools_of_real_servers_survive_every_mistake_and_most_are_understood
     assert min(tried.values()) > 100
     shares = {kind: understood[kind] / tried[kind] for kind in tried}
     assert all(share > 0.8 for share in shares.values()), (shares, tried)
+
+
+@pytest.mark.parametrize("text", ["{}", "null", " None ", '{"a": 1}'])
+def test_text_that_may_be_no_value_at_all_is_not_made_the_one_value_of_a_list(text: str):
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
+    assert repaired(schema, {"tags": text}, jsonschema_rs.validator_for(schema).is_valid) is None

@@ -65,9 +65,18 @@ def _answers(server: Server, direct: Run, other: Run, *, across_eras: bool = Fal
         expected = direct.answers[number]
         if across_eras:
             expected, answer = without_envelope(expected), without_envelope(answer)
+        answer = _unfolded(answer)
         name = question.params.get("name") or question.params.get("uri") or question.params["ref"]
         wrong += differences(expected, answer, f"{question.method} {name}")
     return wrong
+
+
+def _unfolded(answer: Raw) -> Raw:
+    """A server's error as it sent it; `call_tool` tells it to models as a result, and to programs in its `_meta`."""
+    told = answer.get("result", {}).get("_meta", {}).get("portico/error", {})
+    if told.get("kind") != "remote":
+        return answer
+    return {"error": {key: told[key] for key in ("code", "message", "data") if key in told}}
 
 
 def _introduction(hello: Raw) -> Raw:

@@ -154,7 +154,7 @@ class Code(Section):
 class Workflow(Section):
     """Workflows that clients send to `run_workflow`, and what each may take."""
 
-    steps: int = Field(default=50, ge=1, le=1_000, description="Steps.")
+    steps: int = Field(default=50, ge=1, le=50, description="Steps.")
     parallel: int = Field(default=8, ge=1, description="Calls of tools at the same time; more wait.")
     items: int = Field(default=200, ge=1, description="Elements of one `for_each`.")
     wall_s: float = Field(

@@ -34,6 +34,8 @@ class Relevant:
     """How many they were chosen from."""
     left_out: tuple[str, ...] = ()
     """What would have been among them, but for the tokens."""
+    unserved: bool = False
+    """Nothing seems to serve the purpose."""
 
     @property
     def definitions(self) -> list[Raw]:
@@ -47,20 +49,26 @@ class Relevant:
         if self.left_out:
             said["left_out"] = list(self.left_out)
             said["why"] = "their definitions would take the list over budgets.listing"
+        if self.unserved:
+            said["why"] = "no tool here seems to serve this"
         return {KEY: said}
 
 
-def relevant(snapshot: Snapshot, names: Mapping[str, Tool], query: str, most: int, budget: int) -> Relevant:
+def relevant(
+    snapshot: Snapshot, names: Mapping[str, Tool], query: str, most: int, budget: int, *, fitting: bool = False
+) -> Relevant:
     """The tools that serve a query best, of those that are visible: `names` is what each is listed under.
 
-    One too long for what is left of the budget is left out for the next.
+    One too long for what is left of the budget is left out for the next. `fitting`: none where nothing seems to fit.
     """
     visible = None if snapshot.scope.everything else snapshot.tools.__contains__
     by_address = {tool.address: name for name, tool in names.items()}
-    found = snapshot.index.search(query[:MAX_TEXT], most, allow=visible).hits
+    ranking = snapshot.index.search(query[:MAX_TEXT], most, allow=visible)
+    if fitting and ranking.weak:
+        return Relevant(of=len(by_address), unserved=True)
     chosen: dict[str, Tool] = {}
     left_out: list[str] = []
-    for name in (by_address[hit.id] for hit in found if hit.id in by_address):
+    for name in (by_address[hit.id] for hit in ranking.hits if hit.id in by_address):
         tool = names[name]
         cost = count(jsontext.dumps(listable(tool.definition, name)).decode())
         if cost <= budget:

@@ -86,7 +86,7 @@ class Toolbox:
         await self._intended.ready()
         face, snapshot = self._sight.face, self._sight.snapshot
         most, names = (face.top_k, self.listed) if face.direct else (0, {})
-        chosen = relevant(snapshot, names, query, most, face.listing_budget)
+        chosen = relevant(snapshot, names, query, most, face.listing_budget, fitting=True)
         ours = [] if face.exposure == "full" else self.definitions()
         # A cursor goes on with its own query, and with no other.
         asking = f"tools/list\n{query}"

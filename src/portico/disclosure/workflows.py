@@ -51,6 +51,9 @@ def suggested(plan: Suggestion, budget: int) -> Raw:
         + (f"; nearest: {', '.join(map(shown, one.nearest))}" if one.nearest else "")
         for one in plan.unserved
     ]
+    if plan.unused and plan.steps:
+        words = ", ".join(literal(cut(one, _LEAST)) for one in plan.unused[:_CALLS])
+        notes.append(f"You said {words}, and no step takes it: see whether these are the right tools.")
     if not plan.steps:
         lines = ["No plan: no tool here serves this.", *pack(notes, room(budget)).texts]
         return answer.text("\n".join([*lines, "Say it in other words, or look with search_tools."]))

@@ -192,7 +192,8 @@ class Calls:
         gate, spent = self._gates.get(server), 0.0
         if gate is not None:
             arrived = time.perf_counter()
-            await gate.enter(self._patience(server))
+            with upstream.held(origin.caller.instance):  # its instance must not go for another's while it waits
+                await gate.enter(self._patience(server))
             spent = time.perf_counter() - arrived
         try:
             if (waited or spent > _LEAST_S) and self._changes is not None:

@@ -15,12 +15,14 @@ from portico.catalog.tool import Tool
 from portico.execution.bodies import Body, is_light, json_parts, plain_pieces, planned
 from portico.execution.cache import age_of
 from portico.execution.json_stream import lines, weight
+from portico.execution.letting_go import let_go
 from portico.execution.reading import fitting
 from portico.execution.results import Kind, ResultStore, Stored
 from portico.execution.sampling import Sampler
 from portico.execution.summary import HEADER_TOKENS, Facts, Way, cached, header, one_line, text_facts
 from portico.storage.result_files import TooLarge
 from portico.upstream.backend import Raw
+from portico.upstream.garbage import no_collection
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +113,10 @@ class Handles:
         if not is_light(result, tokens * _SURELY_FITS, self._media_chars):
             try:
                 async with self._store.turn():
-                    if not await asyncio.to_thread(self._fits, result, tokens):
-                        result = await self._shortened(tool, result, caller, intent, tokens, by_tool)
+                    with no_collection():
+                        if not await asyncio.to_thread(self._fits, result, tokens):
+                            await let_go(result)
+                            result = await self._shortened(tool, result, caller, intent, tokens, by_tool)
             except (TypeError, ValueError, RecursionError) as error:  # it holds what JSON cannot say
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
         return _marked(result)

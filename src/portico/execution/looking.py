@@ -14,6 +14,7 @@ from portico.execution.call import NOBODY, Calls, Origin
 from portico.execution.handles import block
 from portico.execution.json_stream import decoded, parts, weight
 from portico.execution.learned import MAX_CHARS, value_of
+from portico.execution.letting_go import let_go
 from portico.execution.marks import marked, marks_of
 from portico.execution.sampling import Sampler
 from portico.execution.shape import described, infer, sampled
@@ -44,6 +45,7 @@ async def shape_of_call(
     result = await calls.call(tool, arguments, origin)
     if result.get("isError") or result.get("resultType", "complete") != "complete":
         return result
+    await let_go(result)
     told: Raw = {"content": [block(await asyncio.to_thread(described_result, tool.address, result, count))]}
     return marked(told, marks) if (marks := marks_of(result)) else told
 

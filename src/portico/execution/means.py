@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -59,12 +60,12 @@ class Means:
     async def plan(self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller) -> "Suggestion":
         """A plan for an intent: one that worked for such an intent before, else a new one."""
         from portico.execution.workflow.planning.choosing import used_together
-        from portico.execution.workflow.planning.suggesting import suggest
+        from portico.execution.workflow.planning.suggesting import left_out, suggest
 
         together = used_together(await self._learner.together(caller))
         fresh = await suggest(intent, snapshot, find, shapes=self._shapes.of, together=together)
         known = await self._plans.offered(self._learner.scope(caller), intent, snapshot, fresh)
-        return known or fresh
+        return replace(known, unused=left_out(intent, known.steps)) if known else fresh
 
     def remember(self, report: "Report", snapshot: Snapshot) -> None:
         """Keep the plan of a workflow that went well, while its caller already reads the answer."""

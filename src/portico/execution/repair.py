@@ -159,7 +159,7 @@ class _Work:
         of = _allowed(inner)[0] if inner else None
         if listed or (of is not None and "array" in of):
             return []
-        if isinstance(value, str) and (_SEVERAL.search(value) or not value.strip()) and (of is None or "string" in of):
+        if isinstance(value, str) and _is_doubtful(value, texts=of is None or "string" in of):
             return []
         return [[value]]
 
@@ -352,6 +352,14 @@ def _parsed(text: str) -> Any:
         return jsontext.loads(text.encode())
     except ValueError:
         return None
+
+
+def _is_doubtful(text: str, *, texts: bool) -> bool:
+    """Whether a text need not be the one value of a list: it may be several, none, or JSON of something else."""
+    if texts and (_SEVERAL.search(text) or text.strip().lower() in ("", "null", "none")):
+        return True
+    read = _parsed(text)
+    return read is not None and (texts or not read)
 
 
 def _told(before: Any, after: Any) -> str:

@@ -10,7 +10,6 @@ import gc
 import json
 import re
 from collections.abc import Iterable, Iterator
-from json.decoder import scanstring
 from typing import Any, Literal, NoReturn
 
 from portico.upstream import jsontext
@@ -166,10 +165,10 @@ def _string(text: str, at: int) -> tuple[str, int]:
     while at < len(text):
         piece = _uncut(text[at : at + WINDOW])
         # A quotation mark of ours ends it; where one of its own comes before, the string ends there.
-        value, end = scanstring(f'{piece}"', 0)
+        value, end = _DECODER.raw_decode(f'"{piece}"')
         pieces.append(_whole(value, piece))
-        at += min(end, len(piece))
-        if end <= len(piece):
+        at += min(end - 1, len(piece))
+        if end - 1 <= len(piece):
             return "".join(pieces), at
         if not piece:
             break

@@ -13,7 +13,9 @@ from portico.errors import INTERNAL_ERROR
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 
-_PIECE = 1 << 20
+_PIECE = 1 << 18
+BUFFERED = 1 << 20
+"""Bytes of a stream that wait to be read; a server that says more meanwhile waits."""
 _EDGE = 200
 # Only where the id stands beside the result, not inside it: first in the object, or last.
 _FIRST = re.compile(
@@ -36,42 +38,46 @@ class TooLong(Exception):
         self.answer = answer
 
 
-async def next_line(reader: asyncio.StreamReader, limit: int) -> bytes:
-    """The next line, empty at the end; raises TooLong, and the line after that one is read as usual.
+class Lines:
+    """The lines of one stream; a long one is gathered in pieces and joined once, where `readuntil` copies it thrice."""
 
-    Of a line over the limit that is no answer only the beginning is returned, and thereby no JSON.
-    """
-    try:
-        return await reader.readuntil()
-    except asyncio.IncompleteReadError as end:
-        return end.partial
-    except asyncio.LimitOverrunError as overrun:
-        first, last = await _skip(reader, overrun)
-    if _NO_ANSWER.match(first):
-        return first
-    found = _FIRST.match(first) or _LAST.search(last)
-    if found is None:
-        raise TooLong(None)
-    raise TooLong(_failed(found, f"the server's answer is over {limit} bytes (limits.max_message_bytes)"))
+    def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
+        self._reader, self._limit = reader, limit
+        self._chunk, self._at = b"", 0
 
+    async def next(self) -> bytes:
+        """The next line, empty at the end; raises TooLong, and the line after that one is read as usual.
 
-async def _skip(reader: asyncio.StreamReader, overrun: asyncio.LimitOverrunError | None) -> tuple[bytes, bytes]:
-    """Read a line to its end; its first bytes and its last."""
-    first = last = b""
-    while overrun is not None:
-        left = overrun.consumed
-        while left:
-            piece = await reader.readexactly(min(left, _PIECE))
-            left -= len(piece)
-            first, last = first or piece[:_EDGE], (last + piece)[-_EDGE:]
-        try:
-            rest, overrun = await reader.readuntil(), None
-        except asyncio.IncompleteReadError as end:
-            rest, overrun = end.partial, None
-        except asyncio.LimitOverrunError as again:
-            rest, overrun = b"", again
-        last = (last + rest)[-_EDGE:]
-    return first, last
+        Of a line over the limit that is no answer only the beginning is returned, and thereby no JSON.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        while size <= self._limit and (piece := await self._piece()):
+            pieces.append(piece)
+            size += len(piece)
+            if piece.endswith(b"\n"):
+                break
+        if size <= self._limit + 1:
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        first, last = pieces[0][:_EDGE], b"".join(pieces[-2:])[-_EDGE:]
+        ended = pieces[-1].endswith(b"\n")
+        pieces.clear()
+        while not ended and (piece := await self._piece()):
+            last, ended = (last + piece)[-_EDGE:], piece.endswith(b"\n")
+        if _NO_ANSWER.match(first):
+            return first
+        found = _FIRST.match(first) or _LAST.search(last)
+        if found is None:
+            raise TooLong(None)
+        raise TooLong(_failed(found, f"the server's answer is over {self._limit} bytes (limits.max_message_bytes)"))
+
+    async def _piece(self) -> bytes:
+        """What there is up to the end of the line; empty at the end of all."""
+        if self._at >= len(self._chunk):
+            self._chunk, self._at = await self._reader.read(_PIECE), 0
+        end = self._chunk.find(b"\n", self._at) + 1 or len(self._chunk)
+        piece, self._at = self._chunk[self._at : end], end
+        return piece
 
 
 def message(line: bytes, loads: Callable[[bytes], Any] = jsontext.loads) -> tuple[object, bool]:

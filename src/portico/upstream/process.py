@@ -158,7 +158,7 @@ def environment(extra: Mapping[str, str], inherit: Sequence[str] = ()) -> dict[s
 async def start(
     command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None, limit: int, guard: Guard
 ) -> Child:
-    """Start a server, no shell, in its own process group, guarded; one message of it may have `limit` bytes."""
+    """Start a server, no shell, in its own process group, guarded; `limit` bytes of what it says may wait."""
     program = _program(command, env.get("PATH"), cwd)
     try:
         guard.ready()

@@ -61,8 +61,7 @@ class StdioBackend:
 
     async def _attempt(self, listener: Listener, protocol: Protocols, era: Era | None) -> Connection:
         environment = process.environment(self.env, self.inherit_env)
-        limit = self.max_message_bytes
-        child = await process.start(self.command, self.args, environment, self.cwd, limit, self.guard)
+        child = await process.start(self.command, self.args, environment, self.cwd, lines.BUFFERED, self.guard)
         connection = StdioConnection(self, child, listener)
         try:
             await connection.open(protocol, era)
@@ -186,9 +185,10 @@ class StdioConnection:
 
     async def _read_stdout(self) -> str:
         limit = self._backend.max_message_bytes
+        reading = lines.Lines(self._child.stdout, limit)
         while True:
             try:
-                line = await lines.next_line(self._child.stdout, limit)
+                line = await reading.next()
             except lines.TooLong as long:
                 if long.answer is None:
                     return f"the server sent a message over {limit} bytes"

@@ -1,6 +1,6 @@
 """Python scripts that try to break out or to wear the gateway down, each with the faults it may end in.
 
-"harmless" is a script that may end as it likes, well or badly, so long as it gets nothing and costs nothing.
+"harmless" is a script that ends well and gets nothing; among faults, it may also end so.
 The tool they may call is `calculator.add(a, b)`.
 """
 
@@ -9,6 +9,11 @@ from typing import Literal
 Allowed = tuple[str, ...] | Literal["harmless"]
 
 ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
+    (
+        "a hundred thousand values stored",
+        "for i in range(100000): store('k' + str(i), 1)",
+        ("runtime", "time", "crash"),
+    ),
     ("an endless loop", "while True: pass", ("time",)),
     (
         "an endless loop that catches everything",
@@ -54,7 +59,7 @@ ATTACKS: tuple[tuple[str, str, Allowed], ...] = (
     (
         "a regular expression with back references that explodes",
         "import re\nre.match(r'(a+)+\\1$', 'a' * 50 + 'b')",
-        "harmless",
+        ("harmless", "runtime", "time"),
     ),
     ("a power tower", "9 ** 9 ** 9", ("memory", "time")),
     ("a square root of a huge number", "import math\nmath.isqrt(10 ** 5000000)", ("time",)),

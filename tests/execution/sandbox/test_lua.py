@@ -259,7 +259,11 @@ async def test_an_answer_that_is_too_large_is_a_fault(engine: WorkerEngine, code
 LITTLE = Limits(cpu_s=0.1, wall_s=0.8, memory_bytes=16 * 1024**2, answer_bytes=4 * 1024**2)
 
 
-@pytest.mark.parametrize(("name", "code", "allowed"), ATTACKS, ids=[name for name, _, _ in ATTACKS])
+SOME = ATTACKS[:: len(ATTACKS) // 4]
+"""All of them go through a gateway in `tests/interaction/test_hostile_scripts.py`."""
+
+
+@pytest.mark.parametrize(("name", "code", "allowed"), SOME, ids=[name for name, _, _ in SOME])
 async def test_attacks_are_contained(
     engine: WorkerEngine, name: str, code: str, allowed: tuple[str, ...] | str
 ) -> None:
@@ -273,6 +277,42 @@ async def test_attacks_are_contained(
         # A machine under load may let the clock run out first.
         assert outcome.fault.kind in (*allowed, "time"), outcome
     assert len(outcome.printed) <= LITTLE.output_bytes
+
+
+async def test_arguments_that_are_too_large_are_refused_before_they_are_sent(engine: WorkerEngine) -> None:
+    code = "local s = string.rep('\\1', 300) return calculator.echo({a = s}):await()"
+    outcome = await run(engine, code, limits=Limits(answer_bytes=1000))
+    assert outcome.fault is not None
+    assert (outcome.fault.kind, outcome.fault.line) == ("call", 1)
+    assert "too many: 1,000 may be passed" in outcome.fault.message
+
+
+@pytest.mark.parametrize(("many", "kind"), [(1_000, None), (1_001, "output")])
+async def test_a_script_may_store_so_many_values(engine: WorkerEngine, many: int, kind: str | None) -> None:
+    outcome = await run(engine, f"for i = 1, {many} do store('k' .. i, i) end")
+    assert (outcome.fault and outcome.fault.kind) == kind
+    assert len(outcome.stored) == 1_000
+
+
+async def test_answers_that_nobody_reads_cannot_fill_the_gateway(engine: WorkerEngine) -> None:
+    async def ask(*_: Any) -> Any:
+        return "x" * 1024**2
+
+    code = "for i = 1, 30 do calculator.echo() end while true do end"
+    script = Script(code, "lua", NAMESPACES, limits=Limits(memory_bytes=8 * 1024**2, cpu_s=30))
+    outcome = await asyncio.wait_for(engine.run(script, ask), 60)
+    assert outcome.fault is not None
+    assert outcome.fault.kind == "memory"
+
+
+async def test_a_failure_of_our_own_is_told_to_the_script_that_waits(engine: WorkerEngine) -> None:
+    async def ask(*_: Any) -> Any:
+        raise AttributeError("a mistake of ours")
+
+    outcome = await asyncio.wait_for(engine.run(Script("return calculator.echo():await()", "lua", NAMESPACES), ask), 60)
+    assert outcome.fault is not None
+    assert outcome.fault.kind == "call"
+    assert "a mistake of ours" in outcome.fault.message
 
 
 async def test_the_engine_serves_on_after_an_attack(engine: WorkerEngine) -> None:

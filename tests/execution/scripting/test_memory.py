@@ -62,3 +62,11 @@ def test_of_too_many_callers_those_go_that_stored_longest_ago():
 def test_where_nothing_may_be_kept_it_is_said():
     assert "Nothing is kept" in Memory(max_bytes=0).store(ANN, {"a": 1})
     assert Memory(max_bytes=0).store(ANN, {}) == ""
+
+
+def test_a_caller_may_keep_so_many_values():
+    memory = Memory()
+    refused = memory.store(ANN, {f"k{number}": 1 for number in range(2_001)})
+    assert "'k2000'" in refused
+    assert len(memory.load(ANN)) == 2_000
+    assert memory.store(ANN, {"k0": None, "new": 1}) == ""

@@ -448,3 +448,13 @@ async def test_every_step_runs_once_and_after_all_that_it_depends_on(
         found = values(report)
         for number, uses, _ in graph:
             assert found[f"s{number}"]["value"]["of"] == uses
+
+
+async def test_answers_that_come_to_too_much_fail_the_step_that_brought_them():
+    async with office(limits=Limits(held_bytes=1_000)) as house:
+        report = await house.run(step("a", "f.say", {"value": "x" * 600}), step("b", "f.say", {"value": "${a}"}))
+        assert states(report) == {"a": "done", "b": "failed"}
+        failure = next(one.failure for one in report.steps if one.id == "b")
+        assert failure is not None
+        assert failure.kind == "too_large"
+        assert "the call was made" in failure.message

@@ -14,7 +14,7 @@ from portico.execution.shape import Shape, infer
 from portico.execution.workflow.checking import Problems, check
 from portico.execution.workflow.planning.clauses import clauses
 from portico.execution.workflow.planning.literals import literals
-from portico.execution.workflow.planning.suggesting import Found, Suggestion, by_meaning, planned, suggest
+from portico.execution.workflow.planning.suggesting import Found, Suggestion, by_meaning, left_out, planned, suggest
 from portico.execution.workflow.references import filled, prepared
 from portico.upstream.backend import Raw
 from tests.disclosure.house import by_words, entry
@@ -330,3 +330,44 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
         }  # fmt: skip
         checked = check([dict(step) for step in made.steps], given, snapshot)
         assert not isinstance(checked, Problems), (one.address, other.address, checked)
+
+
+# --- what was said and is used nowhere
+
+
+def test_a_plan_that_leaves_out_what_was_said_does_not_run_at_once():
+    step = {"id": "a", "tool": "web.screenshot", "arguments": {}}
+    assert left_out("take a screenshot of https://x.test/a", [step]) == ("https://x.test/a",)
+    steps = [{"tool": "s.t", "arguments": {"owner": "octo", "repo": "hello", "path": 'a "b"'}}]
+    assert left_out("of octo/hello", steps) == ()
+    assert Suggestion((step,), read_only=True).ready
+    assert not Suggestion((step,), read_only=True, unused=("https://x.test/a",)).ready
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("save it as a note called wifi", "wifi"),
+        ("open a board named Road Map for the team", "Road Map"),
+        ("make a list titled groceries", "groceries"),
+    ],
+)
+def test_a_bare_word_after_called_is_a_name(words: str, found: str):
+    assert [one.text for one in literals(words) if one.kind == "quoted"] == [found]
+
+
+@pytest.mark.parametrize("words", ["whatever it is called by the team", "a child named after the queen"])
+def test_a_word_that_only_goes_on_is_no_name(words: str):
+    assert not [one for one in literals(words) if one.kind == "quoted"]
+
+
+async def test_two_paths_are_where_it_comes_from_and_where_it_goes():
+    moves = make_tool("disk", tool("move_file", "Move a file.", "source", "destination"))
+    found = [("move /a/b.txt to /c/d.txt", [(moves, 1.0)])]
+    made = planned(
+        "move /a/b.txt to /c/d.txt",
+        by_words(entry("disk", tool("move_file", "Move a file.", "source", "destination"))),
+        found,
+        (),
+    )
+    assert made.steps[0]["arguments"] == {"source": "/a/b.txt", "destination": "/c/d.txt"}

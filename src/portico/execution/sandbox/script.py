@@ -12,6 +12,11 @@ from typing import Any, Literal, Protocol, get_args
 Language = Literal["python", "lua", "javascript", "typescript"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
 
+NICE = 5
+"""How far scripts stand back behind the gateway, where processors are short."""
+MAX_STORED = 1_000
+"""Values that one script may store, each under its key."""
+
 FaultKind = Literal[
     "syntax",  # it is not a script of its language
     "runtime",  # it raised

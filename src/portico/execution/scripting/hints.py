@@ -17,9 +17,11 @@ _UNAWAITED = re.compile(r"coroutine|was never awaited|future|awaitable|\bPromise
 _NOT_AWAITABLE = re.compile(r"can't be (?:used in 'await'|awaited)|await' expression|not awaitable", re.IGNORECASE)
 _UNKNOWN = (
     re.compile(r"name '(\w+)' is not defined"),
-    re.compile(r"'?(\w+)'? is not defined"),
+    re.compile(r"\b(\w+)'? is not defined"),
     re.compile(r"global '(\w+)'"),
 )
+_READ = 1_000
+"""Characters of a message: the script may have made it, and it is searched where everybody waits."""
 _MODULE = re.compile(r"No module named '([\w.]+)'|cannot import|there are no modules", re.IGNORECASE)
 _NOT_CALLABLE = re.compile(r"not callable|not a function|attempt to call", re.IGNORECASE)
 _SHADOWED = {
@@ -39,7 +41,7 @@ def hint(script: Script, outcome: Outcome, snapshot: Snapshot) -> str:
 
 
 def _about(script: Script, fault: Fault, snapshot: Snapshot) -> Iterator[str]:
-    message, language = fault.message, script.language
+    message, language = fault.message[:_READ], script.language
     if (limited := _LIMITS.get(fault.kind)) is not None:
         yield limited(script.limits)
         return

@@ -12,6 +12,8 @@ from portico.access import Caller
 from portico.execution.results import owner_of
 
 MAX_OWNERS = 1_000
+MAX_VALUES = 2_000
+"""Of one caller."""
 
 
 @dataclass
@@ -73,7 +75,7 @@ class Memory:
         for key, value in values.items():
             before = shelf.values.get(key)
             shelf.put(key, None if value is None else orjson.dumps(value))
-            if value is not None and shelf.size > self._max_bytes:
+            if value is not None and (shelf.size > self._max_bytes or len(shelf.values) > MAX_VALUES):
                 shelf.put(key, before)
                 refused.append(key)
         if shelf.values:
@@ -83,7 +85,9 @@ class Memory:
         if not refused:
             return ""
         names = ", ".join(repr(key[:40]) for key in refused[:5])
-        return f"Not stored, because a caller may keep {self._max_bytes:,} bytes: {names}."
+        return (
+            f"Not stored, because a caller may keep {MAX_VALUES:,} values of {self._max_bytes:,} bytes in all: {names}."
+        )
 
     def expire(self) -> None:
         """Let go of what is over its time."""

@@ -26,6 +26,8 @@ from portico.upstream.backend import Raw
 
 MAX_CODE = 256 * 1024
 CALL = "call_tool"
+MAX_ASKED = 8_192
+"""Characters of a question to the gateway's own functions, which everybody waits for."""
 _HEAVY = 256 * 1024
 """Characters of a result that is read in a thread."""
 _ERROR_CHARS = 2_000
@@ -151,6 +153,8 @@ class _Host:
             if name == CALL:
                 tool, arguments = self._by_name(*args, **kwargs)
                 return await self._run(tool, arguments)
+            if weight([args, kwargs], MAX_ASKED) >= MAX_ASKED:
+                raise CallFailed(f"{name} takes at most {MAX_ASKED:,} characters")
             return await self._around.functions[name](*args, **kwargs)
         except PorticoError as error:
             raise CallFailed(_told(error)) from error
@@ -159,7 +163,7 @@ class _Host:
             raise CallFailed(f"{name}: {error}") from error
 
     def _by_name(self, name: Any, arguments: Any = None) -> tuple[Tool, dict[str, Any]]:
-        if not isinstance(name, str) or not isinstance(arguments, dict | None):
+        if not isinstance(name, str) or len(name) > MAX_ASKED or not isinstance(arguments, dict | None):
             raise CallFailed(f"{CALL} takes a tool's name and an object of arguments")
         tool = self._around.snapshot.tool(name)
         return tool, arguments_of(tool, [arguments or {}], {})

@@ -28,6 +28,8 @@ MAX_DEPTH = 64
 
 MAX_REFERENCES = 1_000
 """Of one workflow: each costs a moment to be read."""
+MAX_SPELLED = 20_000
+"""Characters of all expressions of one workflow: reading them takes longer than anything else before it runs."""
 MAX_FILLED = 4 * 1024**2
 """Characters of the arguments of one call: a few references can say a large value a thousand times."""
 
@@ -199,6 +201,26 @@ def mentioned(value: Any) -> int:
         one = pending.pop()
         if isinstance(one, str):
             found += one.count("${")
+        elif isinstance(one, dict | list):
+            pending.extend(cast("dict[str, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one))
+    return found
+
+
+def spelled(value: Any) -> int:
+    """How many characters the expressions in a value have that nobody has read yet."""
+    found = 0
+    pending: list[Any] = [value]
+    while pending and found <= MAX_SPELLED:
+        one = pending.pop()
+        if isinstance(one, str):
+            at = one.find("${")
+            while at >= 0 and found <= MAX_SPELLED:
+                try:
+                    end = _end(one, at + 2)
+                except BadReference:
+                    end = len(one)
+                found += end - at
+                at = one.find("${", end)
         elif isinstance(one, dict | list):
             pending.extend(cast("dict[str, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one))
     return found

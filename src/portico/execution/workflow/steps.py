@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, cast
 
 from portico.catalog.address import nearest
@@ -12,6 +13,7 @@ from portico.execution.workflow.references import (
     INDEX,
     ITEM,
     MAX_REFERENCES,
+    MAX_SPELLED,
     RESERVED,
     BadReference,
     Reference,
@@ -20,6 +22,7 @@ from portico.execution.workflow.references import (
     mentioned,
     prepared,
     references,
+    spelled,
 )
 
 MAX_RETRIES = 5
@@ -105,6 +108,8 @@ def read(steps: Any, most: int) -> tuple[tuple[Step, ...], tuple[Problem, ...]]:
         return (), (Problem("", f"there are {len(given)} steps; {most} is the most, and for_each repeats one"),)
     if (many := mentioned(given)) > MAX_REFERENCES:
         return (), (Problem("", f"there are {many:,} references; {MAX_REFERENCES:,} is the most"),)
+    if spelled(given) > MAX_SPELLED:
+        return (), (Problem("", f"the references have more than {MAX_SPELLED:,} characters; write shorter ones"),)
     found: list[Step] = []
     problems: list[Problem] = []
     for number, one in enumerate(given, 1):
@@ -135,7 +140,7 @@ class _Reader:
         if not isinstance(one, dict):
             return self._wrong("a step is an object with id, tool and arguments")
         given = cast("dict[str, Any]", one)
-        for key in sorted(given.keys() - set(_KEYS))[:MAX_STRANGE]:
+        for key in islice((key for key in given if key not in _KEYS), MAX_STRANGE):
             near = nearest(key, _KEYS, 1)
             self._wrong(f"there is no {quoted(key)} in a step" + (f"; did you mean {near[0]}?" if near else ""))
         step = Step(

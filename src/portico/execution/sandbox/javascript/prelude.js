@@ -15,10 +15,16 @@
   const [World, Ours, Text, Count] = [globalThis, Object.prototype, String, Number];
   const [Fail, Mistyped, Later, Dict, Bag, Secret] = [Error, TypeError, Promise, Map, Set, WeakSet];
   const [Pattern, Through] = [RegExp, Proxy];
+  const { join } = Array.prototype;
   const eachOfMap = Map.prototype.forEach;
   const eachOfSet = Set.prototype.forEach;
   const know = WeakSet.prototype.has;
   const remember = WeakSet.prototype.add;
+
+  // A long text that was put together is a tree of its parts to the engine, which its binding cannot read: joined anew.
+  function tell(what, text) {
+    return host(what, apply(join, [text], [""]));
+  }
 
   // A structured stack trace would hand a script the functions of this file.
   defineProperty(Fail, "prepareStackTrace", { value: undefined, writable: false, configurable: false });
@@ -107,7 +113,7 @@
   function print(...values) {
     let line = "";
     for (let at = 0; at < values.length; at++) line += (at ? " " : "") + shown(values[at]);
-    host("print", stringify(line + "\n"));
+    tell("print", stringify(line + "\n"));
   }
 
   function call(namespace, name, given) {
@@ -117,7 +123,7 @@
       while (many && given[many - 1] === undefined) many--;
       let args = "";
       for (let at = 0; at < many; at++) args += (at ? "," : "") + encode(given[at]);
-      const answer = parse(host("call", `[${stringify(namespace)},${stringify(name)},[${args}]]`));
+      const answer = parse(tell("call", `[${stringify(namespace)},${stringify(name)},[${args}]]`));
       if (typeof answer === "string") throw new Mistyped(answer);
       pending[answer] = { __proto__: null, resolve, reject, failed };
     });
@@ -153,12 +159,12 @@
   }
 
   function store(key, value) {
-    const answer = parse(host("store", `[${stringify(Text(key))},${encode(value)}]`));
+    const answer = parse(tell("store", `[${stringify(Text(key))},${encode(value)}]`));
     if (answer !== null) throw new Fail(answer);
   }
 
   function load(key, otherwise = null) {
-    const text = host("load", stringify(Text(key)));
+    const text = tell("load", stringify(Text(key)));
     return text === "" ? otherwise : parse(text);
   }
 
@@ -191,16 +197,16 @@
       value = await script();
       if (answered) value = await answer;
     } catch (error) {
-      host("failed", described(error, "runtime"));
+      tell("failed", described(error, "runtime"));
       return;
     }
     try {
       value = encode(value);
     } catch (error) {
-      host("failed", described(error, "value"));
+      tell("failed", described(error, "value"));
       return;
     }
-    host("done", value);
+    tell("done", value);
   }
 
   function bind(text) {
@@ -227,6 +233,6 @@
     if (what === "bind") bind(one);
     else if (what === "start") start(one);
     else if (what === "settle") settle(one, two, three);
-    else if (what === "where" && pending[one]) return Text(pending[one].failed.stack);
+    else if (what === "where" && pending[one]) return apply(join, [pending[one].failed.stack], [""]);
   };
 })();

@@ -16,6 +16,7 @@ import orjson
 from portico.execution.sandbox.javascript import quickjs
 from portico.execution.sandbox.javascript.ending import returning
 from portico.execution.sandbox.javascript.typescript import NotTypeScript, Stripper
+from portico.execution.sandbox.worker.inside import TooLong
 
 if TYPE_CHECKING:
     from portico.execution.sandbox.worker.inside import Channel
@@ -109,6 +110,8 @@ class _Door:
     def __call__(self, what: Any = None, text: Any = None, *_: Any) -> str:
         try:
             return self._do(what, text) if isinstance(text, str) else '"no text"'
+        except TooLong as error:
+            return orjson.dumps(str(error)).decode()
         except (ValueError, TypeError, RecursionError) as error:
             return orjson.dumps(f"that cannot be said in JSON: {error}").decode()
         except BaseException as error:  # the pipe is closed, or memory is out: told when the engine is left

@@ -13,12 +13,13 @@ import orjson
 
 from portico.execution.sandbox.lua.answer import answering
 from portico.execution.sandbox.lua.glue import GLUE
-from portico.execution.sandbox.lua.values import NotJson, to_json, to_lua
-from portico.execution.sandbox.worker.inside import Channel, HostGone
+from portico.execution.sandbox.lua.values import NotJson, TooLarge, to_json, to_lua
+from portico.execution.sandbox.worker.inside import Channel, HostGone, TooLong
 
 NAME = b"=script"
 _POSITION = re.compile(r"^script:(\d+): ")
 MAX_TEXT = 2000
+MAX_NAME = 100
 MEMORY = b"not enough memory"
 
 
@@ -164,11 +165,17 @@ class _Script:
             try:
                 args.append(self._to_json(packed[at]))
             except NotJson as error:
-                return None, f"{name.decode()}: argument {at} cannot be sent: {error}".encode()
+                return None, self._not_sent(name, f"argument {at}", error)
         try:
-            return self._channel.call(space.decode(), name.decode(), args, {})
-        except TypeError as error:
-            return None, f"{name.decode()}: the arguments cannot be sent: {error}".encode()
+            return self._channel.call(space.decode("utf-8", "replace"), name.decode("utf-8", "replace"), args, {})
+        except (TypeError, TooLong) as error:
+            return None, self._not_sent(name, "the arguments", error)
+
+    def _not_sent(self, name: bytes, what: str, error: Exception) -> bytes:
+        why = f"{name[:MAX_NAME].decode('utf-8', 'replace')}: {what} cannot be sent: {error}"
+        if isinstance(error, TooLarge | TooLong):
+            self._failed = why
+        return why.encode()
 
     def _wait(self, id: int, *_: Any) -> Any:
         ok, value = self._channel.wait(id)[1:]
@@ -190,9 +197,9 @@ class _Script:
         name = key.decode("utf-8", "replace")
         try:
             kept = self._to_json(value)
-        except NotJson as error:
+            self._channel.store(name, kept)
+        except (NotJson, TypeError, TooLong) as error:
             return False, f"store: {error}".encode()
-        self._channel.store(name, kept)
         self._state[name] = kept
         return True
 

@@ -1,7 +1,13 @@
-"""A last limit on a Python script's process, held by the system: for when the gateway does not live to end it."""
+"""What the system is told of a Python script's process: that it comes after the gateway, and when to end it.
 
+Its end is a last limit, for when the gateway does not live to see to it.
+"""
+
+import contextlib
 import math
 import os
+
+from portico.execution.sandbox.script import NICE
 
 try:
     import resource
@@ -11,6 +17,16 @@ except ImportError:  # a system without rlimits
 GRACE_S = 0.5
 """How long past its limit an operation that does not look at the clock may run before its process is killed."""
 _MORE_S = 2
+
+
+def stand_back(pid: int) -> None:
+    """Let the gateway go first where processors are short; once for each process."""
+    if not hasattr(os, "setpriority"):
+        return
+    with contextlib.suppress(OSError):
+        wanted = min(os.getpriority(os.PRIO_PROCESS, 0) + NICE, 19)
+        if os.getpriority(os.PRIO_PROCESS, pid) < wanted:
+            os.setpriority(os.PRIO_PROCESS, pid, wanted)
 
 
 def limit_processor(pid: int, more_s: float) -> None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from portico.execution.sandbox.python import prelude as python_prelude
-from portico.execution.sandbox.python.backstop import limit_processor
+from portico.execution.sandbox.python.backstop import limit_processor, stand_back
 from portico.execution.sandbox.python.crossing import FLOOD, Printed, text_of, value_of
 from portico.execution.sandbox.python.faults import SCRIPT, SPOILING, fault_of, shortened
-from portico.execution.sandbox.script import Fault, Outcome, Script
+from portico.execution.sandbox.script import MAX_STORED, Fault, Outcome, Script
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ class Conversation:
         self._stored: dict[str, str] = {}
         self._printed = Printed(script.limits.output_bytes, self._flooded)
         self._failed: set[str] = set()
-        self._sleeping: set[int] = set()
         self._unmarked = False
         self._fed = ""
         self._waiting_line: int | None = None
@@ -110,17 +109,17 @@ class Conversation:
         if killed is not None:
             return self._end(killed)
         if self._pid is not None:
+            stand_back(self._pid)
             limit_processor(self._pid, limits.cpu_s)
         code = self._script.code.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
         return self._feeds(code)
 
     def tell(self, replies: Mapping[int, Reply]) -> Turn:
-        """Tell the script how its calls went, and run on."""
+        """Tell the script how its calls went, their values as JSON text, and run on."""
         for reply in replies.values():
             if "message" in reply:
                 self._failed.add(reply["message"])
-        settled = {number: self._settled(number, reply) for number, reply in replies.items()}
-        return self._converse(lambda: self._answered(self._snapshot.resume(settled)))
+        return self._converse(lambda: self._answered(self._snapshot.resume(dict(replies))))
 
     def wake(self) -> Turn:
         """A sleep is over."""
@@ -146,14 +145,6 @@ class Conversation:
             return self._end(Fault("crash", f"The sandbox for Python does not start: {error}"))
         except _Stopped as stopped:
             return self._end(stopped.fault)
-
-    def _settled(self, number: int, reply: Reply) -> Reply:
-        if "return_value" not in reply or number in self._sleeping:
-            return reply
-        try:
-            return {"return_value": text_of(reply["return_value"])}
-        except (TypeError, ValueError) as error:
-            return {"exc_type": "TypeError", "message": f"the answer is no JSON: {error}"}
 
     def _feeds(self, code: str) -> Turn:
         self._feed(python_prelude.prelude(self._script.namespaces))
@@ -186,7 +177,6 @@ class Conversation:
                 self._snapshot = snapshot
                 return Pause(_seconds(snapshot.args))
             elif snapshot.is_os_function and snapshot.function_name == "asyncio.sleep":
-                self._sleeping.add(snapshot.call_id)
                 self._sleep(snapshot.call_id, _seconds(snapshot.args))
                 snapshot = snapshot.resume({"future": ...})
             elif snapshot.is_os_function:
@@ -233,7 +223,10 @@ class Conversation:
 
     def _store(self, key: str, text: str) -> Reply:
         self._stored[key] = text
-        if sum(map(len, self._stored.values())) + sum(map(len, self._stored)) > self._script.limits.answer_bytes:
+        if (
+            len(self._stored) > MAX_STORED
+            or sum(map(len, self._stored.values())) + sum(map(len, self._stored)) > self._script.limits.answer_bytes
+        ):
             del self._stored[key]
             return {"exc_type": "ValueError", "message": "store() has no room for more"}
         return {"return_value": None}

@@ -1,10 +1,14 @@
 """What crosses between a Python script and the gateway: values, as JSON text, and what it prints, cut to its limit."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 import orjson
+
+from portico.execution.json_stream import lines, parts, weight
+from portico.execution.sandbox.script import CallFailed
 
 FLOOD = 64
 """Times its output limit that a script may print before it is stopped; reading all that costs the gateway, too."""
@@ -46,6 +50,16 @@ def text_of(value: Any) -> str:
         return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
         return json.dumps(value, allow_nan=False)  # whole numbers beyond 64 bits, halves of characters
+
+
+async def text_in_steps(value: Any) -> str:
+    """A JSON value as text; a large one in a thread, which lets others run. Raises CallFailed."""
+    try:
+        if weight(value, _LARGE) < _LARGE:
+            return text_of(value)
+        return await asyncio.to_thread(lambda: "".join(lines(parts(value))))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CallFailed(f"the answer is no JSON: {error}") from error
 
 
 def value_of(text: str) -> Any:

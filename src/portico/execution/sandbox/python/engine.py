@@ -1,8 +1,8 @@
 """The Python engine: pydantic-monty, an interpreter that can do nothing but compute, in a few warm processes.
 
 A script gets a fresh session of a process, and the process goes back to the others afterwards, unless it broke a limit.
-python_prelude (what a script finds) · python_conversation (its turns, in a thread) → python_crossing (values, output),
-python_faults (what went wrong), python_backstop (a last limit)
+prelude (what a script finds) · conversation (its turns, in a thread) → crossing (values, output), faults (what went
+wrong), backstop (a last limit)
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from portico.execution.sandbox.calling import Calling
 from portico.execution.sandbox.python.backstop import GRACE_S
 from portico.execution.sandbox.python.conversation import Conversation, Ended, Pause, Reply, Turn, Waiting
+from portico.execution.sandbox.python.crossing import text_in_steps
 from portico.execution.sandbox.script import Ask, CallFailed, Engine, Fault, Outcome, Script
 
 _AFTER_FATAL_S = 0.2
@@ -111,6 +112,9 @@ class _Run:
         self._calls = Calling()
         self._sleeps = Calling()
         self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._most_waiting = script.limits.memory_bytes
+        self._waiting = 0
+        """Characters of answers that the script has not asked for yet."""
         self._over: asyncio.Future[Fault] = self._loop.create_future()
         self._end_by: asyncio.TimerHandle | None = None
         self.outcome: Outcome | None = None
@@ -153,7 +157,9 @@ class _Run:
         if not tasks:
             raise _Ended(Fault("deadlock", "The script waits for what nobody will answer."))
         done = await self._first_of(set(tasks.values()))
-        return {number: _reply(self._tasks.pop(number)) for number, task in tasks.items() if task in done}
+        replies = {number: _reply(self._tasks.pop(number)) for number, task in tasks.items() if task in done}
+        self._waiting -= sum(len(reply.get("return_value") or "") for reply in replies.values())
+        return replies
 
     async def _first_of(self, tasks: set[asyncio.Task[Any]]) -> set[Any]:
         done, _ = await asyncio.wait({*tasks, self._over}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,8 +187,14 @@ class _Run:
         return there
 
     def _call(self, number: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
-        async def asked() -> Any:
-            return await self._ask(namespace, name, args, kwargs)
+        async def asked() -> str:
+            text = await text_in_steps(await self._ask(namespace, name, args, kwargs))
+            self._waiting += len(text)
+            if self._waiting > self._most_waiting:
+                self.stop(
+                    Fault("memory", f"The answers that the script has not taken yet have {self._waiting:,} bytes.")
+                )
+            return text
 
         def done(task: asyncio.Task[Any]) -> None:
             self._talk.held.pop(number, None)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from portico.execution.sandbox.script import NICE
 from portico.execution.sandbox.worker import jail
 from portico.execution.sandbox.worker.wire import LENGTH, frame
 
@@ -45,6 +46,10 @@ class HostGone(BaseException):
     """The pipe is closed: there is nobody left to work for."""
 
 
+class TooLong(ValueError):
+    """More than a script may pass at once; its text says so to the script."""
+
+
 class Channel:
     """The worker's end of the two pipes; every method blocks until it is done."""
 
@@ -58,6 +63,7 @@ class Channel:
         self._pending: set[int] = set()
         self._replies: dict[int, tuple[bool, Any]] = {}
         self._room = int(limits.get("output_bytes", 0))
+        self._most = int(limits.get("answer_bytes", 0))
         self._prints = 0
         self._printing: deque[str] = deque()
         self._batch = 0
@@ -67,9 +73,9 @@ class Channel:
         """Why the script is over, whatever it catches; every call from now on fails with it."""
 
     def call(self, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        """Begin a call; its id. Raises TypeError for arguments that JSON cannot say."""
+        """Begin a call; its id. Raises TypeError for arguments that JSON cannot say, TooLong for too many."""
         id, self._next = self._next, self._next + 1
-        body = frame({"call": id, "namespace": namespace, "name": name, "args": args, "kwargs": kwargs})
+        body = self._short({"call": id, "namespace": namespace, "name": name, "args": args, "kwargs": kwargs})
         self.flush()
         self._pending.add(id)
         if self.fatal is not None:
@@ -122,8 +128,14 @@ class Channel:
             self._write(frame({"dropped": self.dropped}))
 
     def store(self, key: str, value: Any) -> None:
-        """Keep a value for later scripts, at once. Raises TypeError for what JSON cannot say."""
-        self._write(frame({"store": key, "value": value}))
+        """Keep a value for later scripts, at once. Raises TypeError for what JSON cannot say, TooLong for too much."""
+        self._write(self._short({"store": key, "value": value}))
+
+    def _short(self, message: dict[str, Any]) -> bytes:
+        body = frame(message)
+        if len(body) > self._most:
+            raise TooLong(f"{len(body):,} bytes are too many: {self._most:,} may be passed")
+        return body
 
     def flush(self) -> None:
         """Send what waits to be printed."""
@@ -258,6 +270,8 @@ def serve(runtime: Runtime, channel: Channel) -> None:
 def main(name: str, parent: int = 0) -> None:
     """The process: `name` is a key of RUNTIMES, or `module:class` for a test's own."""
     jail.die_with(parent)
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     channel = _pipes()
     module, _, kind = name.partition(":")
     if not kind:

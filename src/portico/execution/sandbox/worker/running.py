@@ -15,7 +15,7 @@ import orjson
 from portico.errors import PorticoError
 from portico.execution.json_stream import decoded, lines, parts, weight, whole
 from portico.execution.sandbox.calling import Calling
-from portico.execution.sandbox.script import Ask, CallFailed, Fault, FaultKind, Outcome, Script
+from portico.execution.sandbox.script import MAX_STORED, Ask, CallFailed, Fault, FaultKind, Outcome, Script
 from portico.execution.sandbox.worker.process import BadFrame, WorkerLost, WorkerProcess
 from portico.execution.sandbox.worker.wire import MAX_FRAME
 from portico.upstream import jsontext
@@ -90,7 +90,8 @@ class Running:
                 message = await _message(body)
                 if "done" in message:
                     return _done(message["done"])
-                if self._verdict is None and self._fatal is None:
+                # What it printed before its end may arrive after it.
+                if (self._verdict is None and self._fatal is None) or message.keys() & {"print", "dropped"}:
                     self._take(message, len(body))
                 if number % MESSAGES_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -125,6 +126,8 @@ class Running:
                 self._stored_bytes += size
                 if self._stored_bytes > self._limits.answer_bytes:
                     self._kill(Fault("output", f"the script stored more than {self._limits.answer_bytes:,} bytes"))
+                elif key not in self._stored and len(self._stored) >= MAX_STORED:
+                    self._kill(Fault("output", f"the script stored more than {MAX_STORED:,} values"))
                 else:
                     self._stored[key] = value
             case _:

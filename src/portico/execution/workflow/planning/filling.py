@@ -146,6 +146,8 @@ def _worded(param: Param, kind: Param, name: Name, said: Said) -> Any:
         return _ended(param, said, "date")
     if name.aspect == "path" and (value := _ended(param, said, "path", "file")) is not NOTHING:
         return value
+    if words & (FROM | TO) and param.required and len(paths := list(of_kind(said.clause, "path", "file"))) == 2:
+        return paths[0].text if words & FROM else paths[1].text
     if words & {"repo", "owner", "org"} or (words & {"project", "namespace"} and name.aspect in ("id", "path")):
         return _of_repository(name, said)
     if words & {"channel"} and name.aspect != "id":

@@ -22,6 +22,13 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "file",
         re.compile(r"(?<![\w/.@-])(?P<it>[\w-]+(?:\.[\w-]+)*\.(?:[a-z]{2,4}[0-9]?|[a-z]|json5?|parquet))(?![\w/])"),
     ),
+    (
+        "quoted",
+        re.compile(
+            r"(?:(?<=\bcalled )|(?<=\bnamed )|(?<=\btitled ))(?!(?:a|an|the|it|after|as|by|for|with)\b)"
+            r"(?P<it>[^\W_][\w-]*(?:\s+[A-ZÀ-Þ][\w'’-]*)*)"
+        ),
+    ),
     ("number", re.compile(r"(?<![\w.#-])#?(?P<it>-?\d+(?:\.\d+)?)(?![\w%]|\.\d|-\d|/)")),
     ("symbol", re.compile(r"(?<![\w-])(?P<it>[A-Z]{2,5})(?![\w-])")),
     (

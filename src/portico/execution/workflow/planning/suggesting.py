@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from portico.catalog import visible
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.execution.cache import is_read_only
@@ -18,7 +19,7 @@ from portico.execution.shape import Shape
 from portico.execution.workflow.planning.arranging import Input, arranged
 from portico.execution.workflow.planning.choosing import CANDIDATES, Found, Reader, Together, choose, ordered
 from portico.execution.workflow.planning.clauses import clauses
-from portico.execution.workflow.planning.literals import acts_on_it, in_general
+from portico.execution.workflow.planning.literals import Literal, acts_on_it, in_general, literals
 from portico.search import Ranking
 from portico.search.lexical.query import MAX_TEXT
 
@@ -53,6 +54,8 @@ class Suggestion:
     """Whether every step is known to change nothing."""
     worked: int = 0
     """How often a plan like this one has run to its end; 0 for one that was made just now."""
+    unused: tuple[str, ...] = ()
+    """What the intent plainly says and no step takes: the plan may be for something else."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ class Suggestion:
     @property
     def ready(self) -> bool:
         """Whether it could run at once, and do no harm."""
-        return bool(self.steps) and self.read_only and not self.inputs and not self.unserved
+        return bool(self.steps) and self.read_only and not (self.inputs or self.unserved or self.unused)
 
 
 def _no_shape(_: Tool) -> Shape | None:
@@ -145,7 +148,19 @@ def planned(
 
     plan = arranged(chosen, intent, reader, tools_of, read_only)
     harmless = all(read_only(snapshot.tools[step["tool"]]) for step in plan.steps)
-    return Suggestion(plan.steps, plan.inputs, tuple(unserved), plan.why, harmless)
+    unused = left_out(intent, plan.steps)
+    return Suggestion(plan.steps, plan.inputs, tuple(unserved), plan.why, harmless, unused=unused)
+
+
+def left_out(intent: str, steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What an intent plainly says and these steps do not."""
+    said = visible.literal([step.get("arguments") for step in steps]).casefold()
+
+    def is_there(one: Literal) -> bool:
+        parts = one.text.split("/") if one.kind == "repo" else (one.text,)
+        return all(visible.literal(part)[1:-1].casefold() in said for part in parts)
+
+    return tuple(dict.fromkeys(one.text for one in literals(intent) if not is_there(one)))
 
 
 def found_in(ranking: Ranking) -> list[Found]:
@@ -159,7 +174,7 @@ def found_in(ranking: Ranking) -> list[Found]:
 
 def by_meaning(snapshot: Snapshot) -> Find:
     """Searches the snapshot's own index, without what use has taught."""
-    visible = None if snapshot.scope.everything else snapshot.tools.__contains__
+    allowed = None if snapshot.scope.everything else snapshot.tools.__contains__
 
     async def find(words: str, limit: int) -> Sequence[Found]:
         index = snapshot.index
@@ -167,6 +182,6 @@ def by_meaning(snapshot: Snapshot) -> Find:
             await asyncio.to_thread(index.meaning, words)  # the model is read first, which takes a second
         # Each search takes some milliseconds: whoever else waits is served in between.
         await asyncio.sleep(0)
-        return found_in(index.search(words, limit, allow=visible))[: 2 * limit]
+        return found_in(index.search(words, limit, allow=allowed))[: 2 * limit]
 
     return find

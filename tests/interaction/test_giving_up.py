@@ -1,0 +1,144 @@
+"""A client that gives up a call, a script or a workflow, or is gone: the server hears of it, and nothing is left."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from portico.app import Gateway
+from portico.config import BackendConfig, Code, Config
+from portico.testing import connect, gateway_over, serve_http
+from portico.upstream.backend import Era
+from tests.fixtures import everything_command
+from tests.interaction.raw import RawClient, call, raw_http, raw_lines
+from tests.interaction.upstreams import listening
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PATIENCE_S = 60.0
+SLOW = {"seconds": 600, "steps": 10}
+SCRIPTS = {
+    "python": "await {server}.slow(seconds=600, steps=10)",
+    "lua": "result({server}.slow({{seconds = 600, steps = 10}}):await())",
+    "javascript": "await {server}.slow({{seconds: 600, steps: 10}})",
+    "typescript": "const answer: unknown = await {server}.slow({{seconds: 600, steps: 10}});\nanswer",
+}
+QUICK = {"python": "1 + 1", "lua": "result(1 + 1)", "javascript": "1 + 1", "typescript": "const n: number = 2;\nn"}
+WORKS = ("call_tool", *SCRIPTS, "run_workflow")
+OURS = ("a script's call", "step ", "call ", "keep a result", "let go of")
+"""How the tasks begin that a call, a script or a workflow may have."""
+
+
+def asked(work: str, server: str) -> tuple[str, dict[str, Any]]:
+    """The meta-tool and its arguments: all of them end up waiting for `slow`."""
+    if work == "call_tool":
+        return work, {"name": f"{server}.slow", "arguments": SLOW}
+    if work == "run_workflow":
+        steps = [{"id": name, "tool": f"{server}.slow", "arguments": SLOW} for name in ("one", "two")]
+        return work, {"steps": steps}
+    return "run_code", {"code": SCRIPTS[work].format(server=server), "language": work}
+
+
+class House:
+    """A gateway over real servers, with one worker for each language: one that is left busy is missed at once."""
+
+    def __init__(self, gateway: Gateway, url: str) -> None:
+        self.gateway, self.url = gateway, url
+
+    async def counted(self, server: str) -> dict[str, int]:
+        tool = self.gateway.view().snapshot.tool(f"{server}.cancellations")
+        return (await self.gateway.calls.call(tool, {}))["structuredContent"]
+
+    async def until(self, server: str, wanted: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+        async with asyncio.timeout(PATIENCE_S):
+            while not wanted(counted := await self.counted(server)):
+                pass
+        return counted
+
+    async def given_up(self, work: str, server: str, leave: Callable[[], Any]) -> None:
+        """Once it is at work, leave; then nothing is at work any more, and the same can be done again."""
+        calls = 2 if work == "run_workflow" else 1
+        before = await self.counted(server)
+        await self.until(server, lambda now: now["started"] == before["started"] + calls)
+        await leave()
+        after = await self.until(server, lambda now: now["running"] == 0)
+        assert after["cancelled"] == before["cancelled"] + calls
+        assert after["finished"] == before["finished"]
+        async with asyncio.timeout(PATIENCE_S):
+            while left := [task for task in asyncio.all_tasks() if task.get_name().startswith(OURS)]:
+                await asyncio.wait(left)
+            async with connect(self.gateway) as client:
+                if work in QUICK:
+                    again = await client.call_tool("run_code", {"code": QUICK[work], "language": work})
+                else:
+                    again = await client.call_tool("call_tool", {"name": f"{server}.whoami"})
+        assert not again.is_error, again.content
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house() -> AsyncGenerator[House]:
+    command, *arguments = everything_command("--stdio")
+    async with AsyncExitStack() as stack:
+        config = Config(
+            servers={
+                "pipe": BackendConfig(command=command, args=tuple(arguments)),
+                "web": BackendConfig(
+                    url=await stack.enter_async_context(listening(*everything_command("--port", "0")))
+                ),
+            },
+            code=Code(workers=1),
+        )
+        gateway = await stack.enter_async_context(gateway_over(config=config))
+        yield House(gateway, await stack.enter_async_context(serve_http(gateway)))
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("work", WORKS)
+async def test_what_a_client_cancels_is_cancelled_at_the_server(house: House, work: str, era: Era) -> None:
+    tool, arguments = asked(work, "pipe")
+    async with connect(house.gateway, "memory", era) as client:
+        asking = asyncio.create_task(client.call_tool(tool, arguments))
+
+        async def cancel() -> None:
+            asking.cancel()
+            await asyncio.wait({asking}, timeout=PATIENCE_S)
+
+        await house.given_up(work, "pipe", cancel)
+        assert asking.cancelled()
+
+
+@pytest.mark.parametrize("work", WORKS)
+async def test_a_client_that_hangs_up_is_gone_for_the_server_too(house: House, work: str) -> None:
+    async with raw_http(house.url, "modern") as client:
+        await house.given_up(work, "pipe", hanging_up(client, *asked(work, "pipe")))
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("work", WORKS)
+async def test_a_client_that_closes_its_pipe_is_gone_for_the_server_too(house: House, work: str, era: Era) -> None:
+    tool, arguments = asked(work, "pipe")
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(raw_lines(house.gateway.door(), era))
+        await client.ask("tools/call", {"name": tool, "arguments": arguments})
+        await house.given_up(work, "pipe", stack.aclose)
+
+
+@pytest.mark.parametrize("work", ["call_tool", "python", "run_workflow"])
+async def test_a_server_behind_http_sees_it_too(house: House, work: str) -> None:
+    async with raw_http(house.url, "modern") as client:
+        await house.given_up(work, "web", hanging_up(client, *asked(work, "web")))
+
+
+def hanging_up(client: RawClient, tool: str, arguments: dict[str, Any]) -> Callable[[], Any]:
+    """Ask; the returned function closes the connection in the middle, and says nothing."""
+    asking = asyncio.create_task(call(client, tool, **arguments))
+
+    async def hang_up() -> None:
+        asking.cancel()
+        await asyncio.wait({asking}, timeout=PATIENCE_S)
+        assert asking.cancelled(), asking.result()
+
+    return hang_up

@@ -1,0 +1,82 @@
+"""Large JSON in windows reads as it would in one piece."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from portico.upstream import json_windows, jsontext
+
+LETTERS = ["a", '"', "\\", "\n", "😀", "é", "\u2028", "/", "\x01"]
+LENGTHS = [0, 3, 60, 61, 62, 63, 64, 65, 66, 130, 200]
+
+
+def value(dice: random.Random, depth: int = 0) -> Any:
+    kind = dice.random()
+    if depth > 4 or kind < 0.4:
+        return "".join(dice.choice(LETTERS) for _ in range(dice.choice(LENGTHS)))
+    if kind < 0.5:
+        return dice.choice([1, -2, 3.5, 1e300, 1e-7, 10**25, None, True, False])
+    if kind < 0.75:
+        return [value(dice, depth + 1) for _ in range(dice.randrange(5))]
+    return {value(dice, 9)[:20]: value(dice, depth + 1) for _ in range(dice.randrange(5))}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_values_cut_anywhere_are_read_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, ascii_only: bool, indent: int | None
+) -> None:
+    monkeypatch.setattr(json_windows, "WINDOW", 64)
+    dice = random.Random(5)
+    for _ in range(500):
+        wanted = value(dice)
+        text = json.dumps(wanted, ensure_ascii=ascii_only, indent=indent)
+        assert json_windows.read(text.encode()) == wanted, text
+
+
+@pytest.mark.parametrize("size", range(50, 70))
+def test_half_of_a_pair_is_replaced_and_a_pair_is_kept_wherever_it_is_cut(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(json_windows, "WINDOW", 64)
+    text = f'["{"a" * size}\\ud83d\\ud83d\\ude00{"x" * 100}"]'
+    assert json_windows.read(text.encode()) == ["a" * size + "\ufffd😀" + "x" * 100]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' + "a" * 100,
+        '["' + "a" * 100 + '\\"]',
+        '"' + "a" * 100 + '\\u12"',
+        '"' + "a" * 100 + '\n"',
+        "[1," + " " * 100 + "]",
+        "[" * 5_000,
+        "[NaN, " + "1, " * 100 + "1]",
+        "",
+        "[1] [2]" + " " * 100,
+    ],
+)
+def test_what_is_no_json_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(json_windows, "WINDOW", 64)
+    with pytest.raises(ValueError):
+        json_windows.read(text.encode())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [{"n": n, "in": {"n": n, "more": [{"n": n}]}, "say": "}, {"} for n in range(20_000)],
+        {f"key {n}": {"a": [n, n / 3], "b": "x"} for n in range(20_000)},
+        ['text, with "marks"' * (n % 5) for n in range(50_000)],
+        [n * 10**17 for n in range(50_000)],
+        [[n, [n]] if n % 2 else {"n": n} for n in range(50_000)],
+    ],
+    ids=["rows", "map", "texts", "long numbers", "mixed"],
+)
+async def test_many_alike_are_read_in_runs_and_none_is_lost(wanted: Any) -> None:
+    body = jsontext.dumps(wanted)
+    assert len(body) > json_windows.LARGE
+    assert await json_windows.loads(body) == wanted
