@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pydantic import ByteSize
 
 from portico.config import Code, Config, Profile
 from portico.events import Event, ToolCalled
@@ -303,6 +304,50 @@ async def test_only_the_languages_of_the_configuration_are_run():
         (code,) = [one for one in (await here.client.list_tools()).tools if one.name == "run_code"]
         assert code.input_schema["properties"]["language"] == {"type": "string", "enum": ["lua"], "default": "lua"}
         assert "python is not run here" in await here.trouble("1", "python")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "return 7",
+        "if True:\n    return 7\n8",
+        "try:\n    return 3 + 4\nexcept Exception:\n    return 0",
+        "```python\n3 + 4\n```",
+    ],
+)
+async def test_what_models_write_around_their_answer_is_no_mistake(code: str):
+    async with house() as here:
+        assert await here.value(code) == 7
+
+
+async def test_the_arguments_of_a_call_by_name_may_be_named():
+    async with house() as here:
+        for call in (
+            "'calculator.add', a=1, b=2",
+            "'calculator.add', {'a': 1, 'b': 2}",
+            "name='calculator.add', arguments={'a': 1, 'b': 2}",
+        ):
+            assert await here.value(f"(await call_tool({call}))['result']") == 3
+
+
+async def test_what_was_repaired_in_a_script_s_calls_is_said():
+    async with house() as here:
+        result = await here.run("(await calculator.add(a='1', b=2))['result']")
+        assert result.content[0].text == "3"
+        assert "repaired: calculator.add: a" in result.content[1].text
+
+
+async def test_what_may_be_stored_is_what_the_configuration_says():
+    async with house(Config(code=Code(state_bytes=ByteSize(100)))) as here:
+        result = await here.run("store('k', 'x' * 500)\n1")
+        assert "of 100 bytes in all" in result.content[1].text
+        assert "returned nothing" in str(await here.value("load('k')"))
+
+
+async def test_a_lua_call_that_is_not_awaited_is_no_answer():
+    async with house() as here:
+        for code in ("return calculator.add({a = 1, b = 2})", "return #calculator.add({a = 1, b = 2})"):
+            assert ":await()" in await here.trouble(code, "lua")
 
 
 async def test_a_script_tells_of_its_progress():

@@ -36,6 +36,8 @@ class Inside:
             return await self.search_tools(**query)
         if not isinstance(query, str) or not isinstance(limit, int) or not 1 <= limit <= metatools.MAX_RESULTS:
             raise InvalidArguments(f"search_tools takes a text and a limit of 1 to {metatools.MAX_RESULTS}")
+        if not isinstance(server, str | None) or not isinstance(category, str | None):
+            raise InvalidArguments("the server and the category of search_tools are names")
         snapshot = self._sight.snapshot
         question = Question(query, server=server, category=category, limit=limit)
         _, search = await self._searching.prepared(snapshot, question, self._caller)

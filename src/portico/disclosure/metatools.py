@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from portico.disclosure.capability import capability_index
 from portico.execution.sandbox.script import LANGUAGES
+from portico.execution.workflow.limits import MAX_STEPS
 from portico.upstream.backend import Raw
 
 SEARCH, BROWSE, DESCRIBE = "search_tools", "browse_tools", "describe_tools"
@@ -22,7 +23,6 @@ MAX_RESULTS = 50
 MAX_TAGS = 10
 MAX_LATENCY_MS = 86_400_000
 MAX_PAGE = 50
-MAX_STEPS = 50
 
 _ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
 _UNTOLD = frozenset({"minimum", "maximum", "minItems", "maxItems", "additionalProperties"})

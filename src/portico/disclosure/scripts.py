@@ -12,22 +12,26 @@ from portico.upstream.backend import Raw
 
 PRINTED_TOKENS = 2_000
 """Of an answer; who prints more has the rest by returning it."""
-_TOOLS = 12
+_TOOLS, _REPAIRS = 12, 3
 
 
 def answered(ran: Ran, code: str) -> Raw:
     """A script's end as a tool result. An object is also its structured content."""
     outcome = ran.outcome
     head = _fault(outcome.fault, code) if outcome.fault else _value(outcome.value)
-    beside = "\n".join(
-        filter(None, (ran.hint, _printed(outcome.printed, outcome.dropped), _called(ran.calls, ran.seconds)))
-    )
+    told = (*_repaired(ran.repaired), _printed(outcome.printed, outcome.dropped), _called(ran.calls, ran.seconds))
+    beside = "\n".join(filter(None, (ran.hint, *told)))
     result: Raw = {"content": [block(text) for text in (head, beside) if text]}
     if outcome.fault:
         result["isError"] = True
     elif isinstance(outcome.value, dict):
         result["structuredContent"] = outcome.value
     return result
+
+
+def _repaired(notes: tuple[str, ...]) -> list[str]:
+    told = [cut(shown(note).replace("\n", " "), 40) for note in notes[:_REPAIRS]]
+    return [f"repaired: {'; '.join(told)}" + (" …" if len(notes) > _REPAIRS else "")] if told else []
 
 
 def _value(value: object) -> str:

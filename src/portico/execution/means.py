@@ -15,6 +15,7 @@ from portico.execution.call import Calls
 from portico.execution.learned import Shapes
 from portico.execution.retrying import ONCE_MORE, RetryRule
 from portico.execution.scripting.scripts import Scripts
+from portico.execution.workflow.limits import Limits
 from portico.learning import Learner
 from portico.storage.record import Record
 
@@ -46,7 +47,7 @@ class Means:
     @cached_property
     def workflows(self) -> "Workflows":
         """Made, and its room entered, by the first workflow: no gateway starts slower for it."""
-        from portico.execution.workflow.workflows import Limits, Workflows
+        from portico.execution.workflow.workflows import Workflows
 
         limits = Limits(**self._limits.model_dump())
         return Workflows(self._calls, self._shapes, limits=limits, policy=self._destructive, twice=self._may_run_twice)

@@ -1,8 +1,9 @@
 """`read_result` and `portico://result/{id}`: a stored result, in parts that fit an answer or as the whole resource."""
 
 import asyncio
+import codecs
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from portico.access import Caller
@@ -25,6 +26,8 @@ _FRAME_TOKENS = 110
 _CONTEXT_LINES = 2
 _LARGE = 1024**2
 _LONG_TEXT = 200
+_PIECE = 2**20
+"""Bytes that are read from the disk at once."""
 
 
 class Reader:
@@ -127,7 +130,7 @@ class Reader:
         context = _CONTEXT_LINES if stored.kind == "text" else 0
         with contextlib.ExitStack() as stack:
             if texts is None:
-                rows = stack.enter_context(contextlib.closing(self._store.files.lines(stored.id)))
+                rows = stack.enter_context(contextlib.closing(self._rows(stored)))
             else:
                 rows = (text.removesuffix("\n") for text in texts)
             found = search(rows, looking, start, tokens, self._count, context=context)
@@ -137,6 +140,24 @@ class Reader:
             return f"No line matches {quoted(grep)} ({how}, {looked} looked at)."
         title = f"[{_amount(found, quoted(grep))}, {how}, to line {found.looked_at:,}]\n"
         return self._framed(title, found.text, stored, path, grep, found.next)
+
+    def _rows(self, stored: Stored) -> Generator[str]:
+        """The lines of a stored text, without their ends.
+
+        Read in large pieces: a thread that asks the disk for a little, again and again, lets go of the interpreter's
+        lock each time and has it back before anyone who waits for it is awake, and the event loop gets no turn.
+        """
+        decoder, at, unfinished = codecs.getincrementaldecoder("utf-8")(), 0, list[str]()
+        while piece := self._store.files.read(stored.id, at, _PIECE):
+            at += len(piece)
+            *whole, last = decoder.decode(piece).split("\n")
+            if whole:
+                yield "".join((*unfinished, whole[0]))
+                yield from whole[1:]
+                unfinished.clear()
+            unfinished.append(last)
+        if last := "".join(unfinished):
+            yield last
 
     def _framed(self, title: str, body: str, stored: Stored, path: str, grep: str, following: int | None) -> str:
         if following is None:

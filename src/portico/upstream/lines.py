@@ -16,6 +16,8 @@ from portico.upstream.backend import Raw
 _PIECE = 1 << 18
 BUFFERED = 1 << 20
 """Bytes of a stream that wait to be read; a server that says more meanwhile waits."""
+_JOINED = 2**20
+"""Bytes from which pieces are joined in a thread."""
 _EDGE = 200
 # Only where the id stands beside the result, not inside it: first in the object, or last.
 _FIRST = re.compile(
@@ -58,7 +60,10 @@ class Lines:
             if piece.endswith(b"\n"):
                 break
         if size <= self._limit + 1:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if len(pieces) == 1:
+                return pieces[0]
+            # Tens of megabytes take their time even to be put together; that thread holds nobody's lock.
+            return b"".join(pieces) if size < _JOINED else await asyncio.to_thread(b"".join, pieces)
         first, last = pieces[0][:_EDGE], b"".join(pieces[-2:])[-_EDGE:]
         ended = pieces[-1].endswith(b"\n")
         pieces.clear()

@@ -18,7 +18,7 @@ def hinted(language: Language, code: str, message: str, kind: FaultKind = "runti
     ("language", "message"),
     [
         ("python", "TypeError: 'coroutine' object is not subscriptable"),
-        ("lua", "attempt to index a handle"),
+        ("lua", "this is a call under way, not its result: write :await() first"),
         ("javascript", "the answer is a Promise"),
     ],
 )
@@ -53,6 +53,56 @@ def test_a_shadowed_result_is_seen(language: Language, code: str, message: str):
 )
 def test_a_misspelt_server_gets_the_nearest(language: Language, message: str):
     assert hinted(language, "x", message) == "Did you mean the server github?"
+
+
+@pytest.mark.parametrize(
+    ("language", "message", "advice"),
+    [
+        ("python", "NameError: name 'asyncio' is not defined", "Add: import asyncio."),
+        ("python", "NameError: name 'json' is not defined", "Add: import json."),
+        ("python", "NameError: name 'ToolError' is not defined", "except Exception"),
+        ("python", "ModuleNotFoundError: No module named 'statistics'", "Modules here: asyncio"),
+        ("python", "AttributeError: module 'asyncio' has no attribute 'create_task'", "gather and sleep"),
+        ("python", "NotImplementedError: The monty syntax parser does not yet support yield expressions", "is small"),
+        ("javascript", "ReferenceError: setTimeout is not defined", "no timers"),
+        ("typescript", "ReferenceError: fetch is not defined", "no network"),
+        ("lua", "attempt to index a nil value (global 'json')", "becomes JSON by itself"),
+    ],
+)
+def test_what_other_places_have_and_this_one_has_not_is_told_with_what_to_do(
+    language: Language, message: str, advice: str
+):
+    assert advice in hinted(language, "x", message)
+
+
+def test_an_import_that_hides_a_server_is_seen():
+    said = hinted(
+        "python", "import github\ngithub.search()", "AttributeError: module 'github' has no attribute 'search'"
+    )
+    assert "hides the server github" in said
+
+
+def test_a_server_called_like_a_function_is_seen():
+    assert "github is a server here" in hinted("javascript", "await github('x')", "TypeError: not a function")
+
+
+def test_javascript_sent_as_python_is_seen():
+    said = hinted("python", "const x = 1;", "SyntaxError: invalid syntax", "syntax")
+    assert 'language="javascript"' in said
+
+
+def test_who_took_an_answer_for_something_else_is_told_what_it_was():
+    fault = Fault("runtime", "TypeError: string indices must be integers", 1)
+    said = hint(Script("x", "python"), Outcome(fault=fault), HOUSE, {"github.search": "text, beginning '[{'"})
+    assert said == "github.search answered text, beginning '[{'."
+
+
+def test_a_promise_in_a_text_is_a_forgotten_await():
+    assert "must be awaited" in hint(Script("x", "javascript"), Outcome("got [object Promise]"), HOUSE)
+
+
+def test_of_a_script_that_was_cut_off_no_call_is_called_forgotten():
+    assert "not awaited" not in hint(Script("x", "python"), Outcome(unawaited=9, fault=Fault("call", "over")), HOUSE)
 
 
 def test_a_tool_without_its_server_is_told_whose_it_is():

@@ -7,7 +7,7 @@ import pytest
 
 from portico.access import Caller
 from portico.errors import InvalidArguments, UnknownName
-from portico.execution.workflow.workflows import Limits
+from portico.execution.workflow.limits import Limits
 from portico.upstream.backend import Raw
 from tests.execution.workflow.offices import Office, office, states, step, structured, values, whole_house
 

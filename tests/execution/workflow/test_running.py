@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portico.execution.call import Origin
 from portico.execution.workflow.report import Report
-from portico.execution.workflow.workflows import Limits
+from portico.execution.workflow.limits import Limits
 from portico.upstream.backend import Raw
 from tests.execution.workflow.offices import CALLER, office, states, step, structured, text, tool, values, whole_house
 

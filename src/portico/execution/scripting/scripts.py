@@ -4,6 +4,7 @@ The script's tools get their results whole: what is too large for an answer is n
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from portico.execution.cache import age_of
 from portico.execution.call import Calls, Origin
 from portico.execution.json_stream import weight
 from portico.execution.learned import value_of
+from portico.execution.marks import REPAIRED, marks_of
 from portico.execution.sandbox.script import CallFailed, Language, Limits, Outcome, Script
 from portico.execution.scripting.binding import Bound, arguments_of, bind
 from portico.execution.scripting.engines import Engines
@@ -31,6 +33,8 @@ MAX_ASKED = 8_192
 _HEAVY = 256 * 1024
 """Characters of a result that is read in a thread."""
 _ERROR_CHARS = 2_000
+_REPAIRS, _SEEN, _KEYS = 5, 60, 12
+_FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 Function = Callable[..., Awaitable[Any]]
 """Something of the gateway's own that scripts may call; raises PorticoError."""
@@ -57,6 +61,8 @@ class Ran:
     hint: str = ""
     """What to do about its fault, or about what it forgot."""
     seconds: float = 0.0
+    repaired: tuple[str, ...] = ()
+    """What was wrong with the arguments of its calls, and put right."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,8 @@ class Scripts:
     ) -> None:
         self._calls = calls
         self._engines = engines or Engines()
-        self.memory = memory or Memory()
+        # An empty memory is false, and still the one that is meant.
+        self.memory = Memory() if memory is None else memory
         self._limits = limits or Limits()
 
     @classmethod
@@ -104,6 +111,7 @@ class Scripts:
         """Run a script; `timeout_s` can only shorten what it may take."""
         if len(code) > MAX_CODE:
             raise InvalidArguments(f"a script may have {MAX_CODE:,} characters", advice="Pass data as arguments.")
+        code = unfenced(code)
         limits = replace(self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s))
         bound = bind(code, around.snapshot)
         host = _Host(self._calls, bound, around, origin, limits)
@@ -117,8 +125,8 @@ class Scripts:
         started = time.perf_counter()
         outcome = await self._engines.of(language).run(script, host.ask)
         refused = self.memory.store(origin.caller, outcome.stored)
-        advice = " ".join(filter(None, (hint(script, outcome, around.snapshot), refused)))
-        return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started)
+        advice = " ".join(filter(None, (hint(script, outcome, around.snapshot, host.answers), refused)))
+        return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
 
     async def close(self) -> None:
         """End every process."""
@@ -130,6 +138,9 @@ class _Host:
 
     def __init__(self, calls: Calls, bound: Bound, around: Around, origin: Origin, limits: Limits) -> None:
         self.made: list[Made] = []
+        self.repairs: dict[str, None] = {}
+        self.answers: dict[str, str] = {}
+        """What the tools answered last, in a few words: for whoever took it for something else."""
         self._calls = calls
         self._bound = bound
         self._around = around
@@ -151,7 +162,7 @@ class _Host:
                 tool = self._bound.tool(namespace, name)
                 return await self._run(tool, arguments_of(tool, args, kwargs))
             if name == CALL:
-                tool, arguments = self._by_name(*args, **kwargs)
+                tool, arguments = self._by_name(args, kwargs)
                 return await self._run(tool, arguments)
             if weight([args, kwargs], MAX_ASKED) >= MAX_ASKED:
                 raise CallFailed(f"{name} takes at most {MAX_ASKED:,} characters")
@@ -162,11 +173,16 @@ class _Host:
             # Of one of ours, called with what it does not take.
             raise CallFailed(f"{name}: {error}") from error
 
-    def _by_name(self, name: Any, arguments: Any = None) -> tuple[Tool, dict[str, Any]]:
-        if not isinstance(name, str) or len(name) > MAX_ASKED or not isinstance(arguments, dict | None):
+    def _by_name(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
+        """The tool that is named first, or as `name`; then its arguments, as one object or each by its name."""
+        given = dict(kwargs)
+        name, *rest = args if args else [given.pop("name", None)]
+        if not rest and given.keys() == {"arguments"}:
+            rest, given = [given["arguments"] or {}], {}
+        if not isinstance(name, str) or len(name) > MAX_ASKED or not all(isinstance(one, dict | None) for one in rest):
             raise CallFailed(f"{CALL} takes a tool's name and an object of arguments")
         tool = self._around.snapshot.tool(name)
-        return tool, arguments_of(tool, [arguments or {}], {})
+        return tool, arguments_of(tool, [one or {} for one in rest], given)
 
     async def _run(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         async with self._turns:
@@ -175,6 +191,8 @@ class _Host:
             try:
                 result = await self._calls.call(tool, arguments, self._origin)
                 cached = age_of(result) is not None
+                for note in marks_of(result).get(REPAIRED, ())[:_REPAIRS]:
+                    self.repairs[f"{tool.address}: {note}"] = None
                 if result.get("isError"):
                     raise CallFailed(f"{tool.address} answered with an error: {_words(result)}")
                 if result.get("resultType", "complete") != "complete":
@@ -188,9 +206,10 @@ class _Host:
             finally:
                 self.made.append(Made(tool.address, time.perf_counter() - started, ok, cached, cancelled))
                 await self._report(tool)
-        if weight(result, _HEAVY) >= _HEAVY:
-            return await asyncio.to_thread(_value, result)
-        return _value(result)
+        heavy = weight(result, _HEAVY) >= _HEAVY
+        value = await asyncio.to_thread(_value, result) if heavy else _value(result)
+        self.answers[tool.address] = described(value)
+        return value
 
     async def _report(self, tool: Tool) -> None:
         if self._progress is not None and self._origin.relay is not None:
@@ -202,6 +221,23 @@ def _value(result: Raw) -> Any:
     """What a result is to a script: its value, or the blocks of one that is neither data nor text."""
     value = value_of(result)
     return value if value is not None else result.get("content") or None
+
+
+def unfenced(code: str) -> str:
+    """A script without the fence that it was written in, every line where it was."""
+    found = _FENCED.fullmatch(code)
+    return f"\n{found[1]}" if found else code
+
+
+def described(value: Any) -> str:
+    """What a value is, in a few words."""
+    if isinstance(value, str):
+        return f"text, beginning {value[:_SEEN]!r}"
+    if isinstance(value, dict):
+        return f"an object with {', '.join(map(str, list(value)[:_KEYS])) or 'nothing'}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" + (f", the first {described(value[0])}" if value else "")
+    return f"{type(value).__name__} {value}" if value is not None else "nothing"
 
 
 def _words(result: Raw) -> str:

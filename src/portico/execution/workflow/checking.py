@@ -14,11 +14,14 @@ from portico.execution.cache import is_read_only
 from portico.execution.learned import Shapes
 from portico.execution.retrying import ONCE_MORE
 from portico.execution.workflow import arguments as fitting
+from portico.execution.workflow.limits import MAX_STEPS
+from portico.execution.workflow.lookalikes import lookalikes
 from portico.execution.workflow.offered import Offered, offered
 from portico.execution.workflow.references import INDEX, INPUTS, ITEM, RESERVED, Reference, Template, references
 from portico.execution.workflow.steps import Problem, Step, cycle, read
 
-MAX_STEPS = 50
+MAX_ALIKE = 3
+"""Texts of one argument that look like references and are told."""
 MAX_FOUND = 100
 """Problems that are looked for: nobody reads more, and finding the nearest names takes its time."""
 
@@ -132,6 +135,13 @@ class _Checking:
                     offer = self._offered(value.sole) if value.sole else None
                     if doubt := fitting.doubts(tool, name, value, offer):
                         yield Problem(step.id, doubt, f"arguments.{name}")
+            yield from self._lookalikes(step)
+
+    def _lookalikes(self, step: Step) -> Iterator[Problem]:
+        names = {*self._all, INPUTS, *((ITEM, INDEX) if step.each is not None else ())}
+        for name, value in step.arguments.items() if isinstance(step.arguments, dict) else ():
+            for written, meant in islice(dict.fromkeys(lookalikes(value, names)), MAX_ALIKE):
+                yield Problem(step.id, f"{written} looks like a reference: write {meant}", f"arguments.{name}")
 
     def _names(self, step: Step, named: bool) -> Iterator[Problem]:
         for name in step.after if named else ():

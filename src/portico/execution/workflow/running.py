@@ -19,6 +19,7 @@ from portico.execution.json_stream import weight
 from portico.execution.marks import REPAIRED, marks_of
 from portico.execution.workflow.answers import failure_of, value_and_size
 from portico.execution.workflow.checking import Planned
+from portico.execution.workflow.limits import HELD_BYTES, MAX_ITEMS, PARALLEL, WALL_S
 from portico.execution.workflow.references import (
     INDEX,
     INPUTS,
@@ -33,12 +34,8 @@ from portico.execution.workflow.report import Failure, Told
 from portico.execution.workflow.runs import Done, Run
 from portico.execution.workflow.steps import Step
 
-PARALLEL = 8
-MAX_ITEMS = 200
-WALL_S = 600.0
 FILLING_S = 5.0
 """For the references of one step."""
-HELD_BYTES = 128 * 1024**2
 MAX_ASKED = 8
 """Steps that one answer asks approval for: only what has been shown can be approved, and an answer has its budget."""
 _SETTLED = ("done", "skipped")

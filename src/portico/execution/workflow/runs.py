@@ -16,11 +16,9 @@ from portico.errors import InvalidArguments, UnknownName
 from portico.execution.json_stream import weight
 from portico.execution.results import owner_of
 from portico.execution.workflow.checking import Planned
+from portico.execution.workflow.limits import MAX_RUNS, TOTAL_BYTES, TTL_S
 
 LAST = "last"
-MAX_RUNS = 100
-TOTAL_BYTES = 32 * 1024**2
-TTL_S = 3_600.0
 
 
 @dataclass(frozen=True)

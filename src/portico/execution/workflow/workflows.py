@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
@@ -17,32 +17,17 @@ from portico.errors import InvalidArguments
 from portico.execution.call import NOBODY, Calls, Origin
 from portico.execution.learned import Shapes
 from portico.execution.retrying import ONCE_MORE
-from portico.execution.workflow.checking import MAX_STEPS, Checked, Problems, check, is_destructive
+from portico.execution.workflow.checking import Checked, Problems, check, is_destructive
+from portico.execution.workflow.limits import Limits
 from portico.execution.workflow.report import Report
-from portico.execution.workflow.running import HELD_BYTES, MAX_ITEMS, PARALLEL, WALL_S, Execution
-from portico.execution.workflow.runs import MAX_RUNS, TOTAL_BYTES, TTL_S, Run, Runs
+from portico.execution.workflow.running import Execution
+from portico.execution.workflow.runs import Run, Runs
 from portico.execution.workflow.steps import Problem
 
 MAX_TOLD = 20
 """Problems that are told at once."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much workflows may do and keep."""
-
-    steps: int = MAX_STEPS
-    parallel: int = PARALLEL
-    """Calls of one run at the same time."""
-    items: int = MAX_ITEMS
-    """Elements of one `for_each`."""
-    runs: int = MAX_RUNS
-    total_bytes: int = TOTAL_BYTES
-    ttl_s: float = TTL_S
-    wall_s: float = WALL_S
-    """Seconds of one request in all; what is not over then is cancelled, and can be resumed."""
-    held_bytes: int = HELD_BYTES
-    """About how much the answers of one run may come to."""
+MAX_DOUBTS = 5
+"""Of what is only doubted, beside them."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +37,7 @@ class Request:
     steps: Any = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     resume: str = ""
-    """The run to go on with. Steps that are given replace those that are not done; inputs are added."""
+    """The run to go on with. Steps that are given replace those of the same id or are added, and so are inputs."""
     intent: str = ""
     """What it is for, in words, where that is known."""
 
@@ -145,7 +130,7 @@ class Workflows:
         left = [dict(planned.step.given) for planned in run.plan if planned.id not in run.done]
         steps, notes = left, list[Problem]()
         if request.steps is not None:
-            steps, notes = _replaced(request.steps, run)
+            steps, notes = _merged(request.steps, run)
         elif not request.resume:
             steps = None
         inputs = {**run.inputs, **request.inputs}
@@ -156,31 +141,35 @@ class Workflows:
         return Checked(found.plan, (*notes, *found.warnings))
 
 
-def _replaced(steps: Any, run: Run) -> tuple[Any, list[Problem]]:
-    """The steps that are to run, of those that were sent with `resume`; and what became of the others."""
+def _merged(steps: Any, run: Run) -> tuple[Any, list[Problem]]:
+    """The steps that are to run, with those that were sent with `resume`; and what is not done as it was sent."""
     if not isinstance(steps, list):
         return steps, []
-    ids = [one.get("id") if isinstance(one, dict) else None for one in steps]
+    sent = cast("list[Any]", steps)
+    if any(not isinstance(one, dict) or not isinstance(one.get("id"), str) for one in sent):
+        return sent, []  # it cannot be read, and that is told of it as it was sent
     notes = [
-        Problem(name, "it has run already; its result stands, whatever is sent for it now")
-        for name, one in zip(ids, steps, strict=True)
-        if name in run.done and any(planned.id == name and planned.step.given != one for planned in run.plan)
+        Problem(one["id"], "it has run already; its result stands, whatever is sent for it now")
+        for one in sent
+        if one["id"] in run.done and any(old.id == one["id"] and old.step.given != one for old in run.plan)
     ]
-    notes += [
-        Problem(planned.id, "it is not among the steps that were sent now, so it is dropped")
-        for planned in run.plan
-        if planned.id not in ids and planned.id not in run.done
-    ]
-    return [one for name, one in zip(ids, steps, strict=True) if name not in run.done], notes
+    known = {planned.id: dict(planned.step.given) for planned in run.plan}
+    # One id twice stays twice, to be refused.
+    by_id = {name: [one for one in sent if one["id"] == name] or [old] for name, old in known.items()}
+    kept = (one for name, some in by_id.items() if name not in run.done for one in some)
+    return [*kept, *(one for one in sent if one["id"] not in known)], notes
 
 
 def _refusal(found: Problems, resume: str) -> InvalidArguments:
     told = [str(problem) for problem in found.problems]
     more = [f"and {len(told) - MAX_TOLD} more"] if len(told) > MAX_TOLD else []
+    steps = {problem.step for problem in found.problems}
+    doubts = [f"perhaps because: {warning}" for warning in found.warnings if warning.step in steps]
     wrong = "1 problem" if len(told) == 1 else f"{len(told)} problems"
-    again = f'pass all that are not done with resume="{resume}"' if resume else "pass them again"
+    again = f'pass those you change with resume="{resume}"' if resume else "pass them again"
     return InvalidArguments(
-        f"the workflow cannot run: {wrong}\n" + "\n".join(f"- {line}" for line in (*told[:MAX_TOLD], *more)),
+        f"the workflow cannot run: {wrong}\n"
+        + "\n".join(f"- {line}" for line in (*told[:MAX_TOLD], *more, *doubts[:MAX_DOUBTS])),
         problems=tuple(told),
         advice=f"Nothing was run. Correct the steps and {again}.",
     )

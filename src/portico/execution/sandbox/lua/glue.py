@@ -43,9 +43,8 @@ local function array(t)
   lists[t] = true
   return t
 end
-local function is_list(t) return lists[t] == true end
-
 local calls = setmetatable({}, { __mode = "k" })
+local function is_list(t) return calls[t] and "call" or lists[t] == true end
 
 local function settle(handle)
   local call = calls[handle]
@@ -56,13 +55,15 @@ local function settle(handle)
 end
 
 local function await_one(handle) return (settle(handle)) end
+local function unawaited() error("this is a call under way, not its result: write :await() first", 2) end
 local Call = sealed {
-  __name = "call",
+  __name = "call", __len = unawaited, __concat = unawaited, __pairs = unawaited, __call = unawaited, __add = unawaited,
+  __sub = unawaited, __mul = unawaited, __div = unawaited, __lt = unawaited, __le = unawaited,
   __index = function(_, key)
     if key == "await" then return await_one end
     error("this is a call under way, not its result: write :await() before ." .. tostring(key), 2)
   end,
-  __newindex = function() error("this is a call under way, not its result: write :await() first", 2) end,
+  __newindex = unawaited,
 }
 
 local function caller(space, name, owner)

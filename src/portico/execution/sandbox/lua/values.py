@@ -30,7 +30,7 @@ class TooLarge(NotJson):
     kind = "output"
 
 
-def to_json(value: Any, is_list: Callable[[Any], bool], kind: Callable[[Any], str | None], most: int) -> Any:
+def to_json(value: Any, is_list: Callable[[Any], Any], kind: Callable[[Any], str | None], most: int) -> Any:
     """What a Lua value is in JSON, of at most about so many bytes. `kind` is lupa's `lua_type`.
 
     Tables are read raw: no metamethod of the script runs. Raises NotJson.
@@ -56,7 +56,10 @@ def to_json(value: Any, is_list: Callable[[Any], bool], kind: Callable[[Any], st
             raise NotJson(f"it is nested deeper than {MAX_DEPTH} levels, or contains itself")
         items = list(value.items())
         if not items:
-            return [] if is_list(value) else {}
+            made = is_list(value)
+            if made and made is not True:
+                raise NotJson("a call under way is no value: write :await() after it")
+            return [] if made else {}
         if len(items) == 1 and items[0][0] == NULL_KEY:
             return None
         left -= 2 * len(items)

@@ -12,7 +12,7 @@ gateway checks whatever comes.
 import ast
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 HOST = "_portico_host"
 LAST = "_portico_last"
@@ -129,8 +129,8 @@ def _asking(namespace: str, function: str) -> str:
 def marked(code: str) -> str | None:
     """The script with its last expression handed to the gateway, every line where it was; None: it cannot be told.
 
-    Without a last expression, a script is as it was. One that this Python cannot parse may still be one that the
-    sandbox can, and one too long is not worth the wait.
+    So is what a `return` outside of a function returns. Without either, a script is as it was. One that this Python
+    cannot parse may still be one that the sandbox can, and one too long is not worth the wait.
     """
     if len(code) > _LONGEST_TO_PARSE:
         return None
@@ -138,18 +138,30 @@ def marked(code: str) -> str | None:
         body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    last = body[-1] if body else None
-    if not isinstance(last, ast.Expr) or last.end_lineno is None or last.end_col_offset is None:
-        return code
+    last = [body[-1].value] if body and isinstance(body[-1], ast.Expr) else []
+    answers = [*last, *_returned(body)]
+    # Two brackets, since `a, b` is one value.
+    texts = [(one.end_lineno or 0, one.end_col_offset or 0, b"))") for one in answers]
+    texts += [(one.lineno, one.col_offset, LAST.encode() + b"((") for one in answers]
     lines = code.encode().split(b"\n")
-    # Two brackets, since `a, b` is one value. The end goes in first: it may be on the same line.
-    for line, column, text in (
-        (last.end_lineno, last.end_col_offset, b"))"),
-        (last.lineno, last.col_offset, LAST.encode() + b"(("),
-    ):
+    # The last go in first: they may be on the same line.
+    for line, column, text in sorted(texts, reverse=True):
         at = lines[line - 1]
         lines[line - 1] = at[:column] + text + at[column:]
     return b"\n".join(lines).decode()
+
+
+def _returned(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
+    """What is returned outside of functions."""
+    for one in body:
+        if isinstance(one, ast.Return) and one.value is not None:
+            yield one.value
+        elif not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for inner in ast.iter_child_nodes(one):
+                if isinstance(inner, ast.stmt):
+                    yield from _returned([inner])
+                elif isinstance(inner, ast.ExceptHandler | ast.match_case):
+                    yield from _returned(inner.body)
 
 
 def assigns_result(code: str) -> bool:
