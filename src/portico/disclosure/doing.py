@@ -52,18 +52,18 @@ class Doing:
         from portico.disclosure import workflows as telling
         from portico.execution.workflow.workflows import Request
 
-        steps, intent, budget = arguments.get("steps"), arguments.get("intent", ""), self._sight.face.result_budget
+        steps, intent, inputs = arguments.get("steps"), arguments.get("intent", ""), arguments.get("inputs") or {}
+        snapshot, budget = self._sight.snapshot, self._sight.face.result_budget
         if steps is None and not arguments.get("resume"):
             if not intent.strip():
                 raise InvalidArguments(
                     "there is nothing to run", advice="Pass steps, or an intent for a plan, or resume for a run."
                 )
-            plan = await self._means.plan(intent, self._sight.snapshot, self._found_by(origin), origin.caller)
-            if not (arguments.get("run") and plan.ready):
-                return telling.suggested(plan, budget)
+            plan = await self._means.plan(intent, snapshot, self._found_by(origin), origin.caller, inputs)
+            if not (asked := bool(arguments.get("run"))) or not plan.ready:
+                return telling.suggested(plan, budget, asked_to_run=asked)
             steps = [dict(step) for step in plan.steps]
-        request = Request(steps, arguments.get("inputs") or {}, arguments.get("resume") or "", intent)
-        snapshot = self._sight.snapshot
+        request = Request(steps, inputs, arguments.get("resume") or "", intent)
         report = await self._means.workflows.run(request, snapshot, origin)
         self._means.remember(report, snapshot)
         return await self._fitted(_FLOW, telling.told(report, budget), origin)

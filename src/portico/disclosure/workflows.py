@@ -44,8 +44,8 @@ def told(report: Report, budget: int) -> Raw:
     return _finished(report, budget) if report.state == "finished" else _stopped(report, budget)
 
 
-def suggested(plan: Suggestion, budget: int) -> Raw:
-    """A plan, ready to be passed back, and what it lacks."""
+def suggested(plan: Suggestion, budget: int, *, asked_to_run: bool = False) -> Raw:
+    """A plan, ready to be passed back, what it lacks, and why it was not run where that was asked."""
     notes = [
         f"Nothing here serves {literal(cut(one.clause, _NOTE_TOKENS))}"
         + (f"; nearest: {', '.join(map(shown, one.nearest))}" if one.nearest else "")
@@ -58,9 +58,10 @@ def suggested(plan: Suggestion, budget: int) -> Raw:
         lines = ["No plan: no tool here serves this.", *pack(notes, room(budget)).texts]
         return answer.text("\n".join([*lines, "Say it in other words, or look with search_tools."]))
     worked = f"; one like it has worked {counted(plan.worked, 'time')}" if plan.worked else ""
-    head = f"A plan of {counted(len(plan.steps), 'step')}, not run{worked}:"
+    why_not = f": {_held_back(plan)}" if asked_to_run else ""
+    head = f"A plan of {counted(len(plan.steps), 'step')}, not run{why_not}{worked}:"
     steps = f"steps={literal(list(plan.steps))}"
-    given = ", ".join(f"{literal(name)}: …" for name in plan.inputs)
+    given = ", ".join(f"{literal(name)}: …" for name in (*plan.given, *plan.inputs))
     last = f"To run it: run_workflow(steps=[…]{f', inputs={{{given}}}' if given else ''}); change what you like first."
     lacking = [_lacking(name, one) for name, one in plan.inputs.items()]
     if lacking:
@@ -69,6 +70,17 @@ def suggested(plan: Suggestion, budget: int) -> Raw:
     rest = pack([*lacking, *notes, *why], room(budget, head, steps, last)).texts if lacking or notes or why else ()
     structured: Raw = {"steps": [dict(step) for step in plan.steps], "missing": list(plan.inputs)}
     return {**answer.text("\n".join([head, steps, *rest, last])), "structuredContent": structured}
+
+
+def _held_back(plan: Suggestion) -> str:
+    """Why a plan does not run at once."""
+    some = ((plan.missing, "missing"), (plan.changing, "not marked read-only"))
+    reasons = [
+        f"{', '.join(map(shown, names[:_CALLS]))} {'is' if len(names) == 1 else 'are'} {what}"
+        for names, what in some
+        if names
+    ]
+    return "; ".join([*reasons, *(["not all that you said is in it"] if plan.unserved or plan.unused else [])])
 
 
 def _lacking(name: str, one: Input) -> str:

@@ -1,11 +1,10 @@
 """What does more than one call: scripts and workflows, each imported and made when it is first needed."""
 
 import asyncio
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from portico.access import Caller
 from portico.catalog.snapshot import Snapshot
@@ -58,15 +57,17 @@ class Means:
 
         return Plans(self._record, self._learner.key, self._learner.listening)
 
-    async def plan(self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller) -> "Suggestion":
-        """A plan for an intent: one that worked for such an intent before, else a new one."""
+    async def plan(
+        self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller, inputs: Mapping[str, Any]
+    ) -> "Suggestion":
+        """A plan for an intent and what is passed with it: one that worked for such an intent before, else a new one."""
         from portico.execution.workflow.planning.choosing import used_together
-        from portico.execution.workflow.planning.suggesting import left_out, suggest
+        from portico.execution.workflow.planning.suggesting import given, suggest
 
         together = used_together(await self._learner.together(caller))
         fresh = await suggest(intent, snapshot, find, shapes=self._shapes.of, together=together)
         known = await self._plans.offered(self._learner.scope(caller), intent, snapshot, fresh)
-        return replace(known, unused=left_out(intent, known.steps)) if known else fresh
+        return given(known or fresh, inputs)
 
     def remember(self, report: "Report", snapshot: Snapshot) -> None:
         """Keep the plan of a workflow that went well, while its caller already reads the answer."""

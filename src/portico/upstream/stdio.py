@@ -200,6 +200,7 @@ class StdioConnection:
                 self._take(line, *await asyncio.to_thread(lines.message, line, json_windows.read))
             elif line.strip():
                 self._take(line, *lines.message(line))
+            del line  # it may be large, and the next one long in coming
 
     def _take(self, line: bytes, message: object, clean: bool) -> None:
         before = self._peer.noise

@@ -1,13 +1,14 @@
 """An intent in clauses: one thing to do each, in the order in which they are to be done. Pure.
 
 "find the open issues, then post them to slack and email the team" is three. A comma or an `and` ends a clause only
-where a verb follows: "title and body" is one thing. What stands in quotes is never taken apart.
+where a verb follows, or after `and` a question: "title and body" is one thing, "the tables and which columns they have"
+two. What stands in quotes is never taken apart.
 """
 
 import re
 from collections.abc import Iterator
 
-from portico.execution.workflow.planning.vocabulary import ADVERBS, VERBS
+from portico.execution.workflow.planning.vocabulary import ADVERBS, ASKS, VERBS
 from portico.search.habits import query_terms
 
 MAX_CLAUSES = 8
@@ -55,10 +56,16 @@ def _ordered(sentence: str) -> list[str]:
 def _apart(sentence: str) -> Iterator[str]:
     start = 0
     for found in _PERHAPS.finditer(sentence):
-        if found.start() > start and _begins_with_a_verb(sentence[found.end() :]):
+        rest = sentence[found.end() :]
+        if found.start() > start and (_begins_with_a_verb(rest) or (found[0].strip(", ") and _asks(rest))):
             yield sentence[start : found.start()]
             start = found.end()
     yield sentence[start:]
+
+
+def _asks(text: str) -> bool:
+    first, _, rest = text.casefold().partition(" ")
+    return first in ASKS and bool(query_terms(rest))
 
 
 def _begins_with_a_verb(text: str) -> bool:

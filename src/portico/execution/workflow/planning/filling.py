@@ -11,7 +11,7 @@ import jsonschema_rs
 
 from portico.catalog.references import ABSENT
 from portico.catalog.schema import Param
-from portico.execution.workflow.planning.literals import Literal, literals, looked_for, of_kind, unique
+from portico.execution.workflow.planning.literals import Literal, looked_for, of_kind, unique
 from portico.execution.workflow.planning.nouns import Name, read_name, singular
 from portico.execution.workflow.planning.vocabulary import FROM, LIMITS, OWNERS, PLACES, STEERS, SYMBOLS, TO
 
@@ -256,8 +256,3 @@ def _only(said: Said, kind: str) -> Literal | None:
 
 def _text(one: Literal | None) -> Any:
     return NOTHING if one is None else one.text
-
-
-def said_values(intent: str) -> frozenset[str]:
-    """Every literal of an intent, as text."""
-    return frozenset(one.text for one in literals(intent))

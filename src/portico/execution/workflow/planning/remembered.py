@@ -21,8 +21,9 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.errors import PorticoError
 from portico.execution.cache import is_read_only
+from portico.execution.workflow.planning.left_out import left_out
 from portico.execution.workflow.planning.literals import in_general
-from portico.execution.workflow.planning.suggesting import Suggestion
+from portico.execution.workflow.planning.suggesting import Suggestion, may_change
 from portico.execution.workflow.planning.templates import LEAST_STEPS, Template, fits, restored, template
 from portico.search import Vector
 from portico.search.habits import hashed, query_terms
@@ -128,9 +129,10 @@ class Plans:
 
     def _suggestion(self, kept: Template, runs: int, intent: str, snapshot: Snapshot, fresh: Suggestion) -> Suggestion:
         steps, inputs = restored(kept, intent, snapshot, fresh.steps)
-        harmless = all(self.read_only(snapshot.tools[step["tool"]]) for step in steps)
+        changing = may_change(steps, snapshot, self.read_only)
+        unused = left_out(intent[:MAX_TEXT], steps, snapshot.tools)
         times = "once" if runs == 1 else f"{runs} times"
-        return Suggestion(steps, inputs, (), (f"a plan like this has worked {times}",), harmless, runs)
+        return Suggestion(steps, inputs, (), (f"a plan like this has worked {times}",), changing, runs, unused)
 
 
 def _best_first(one: tuple[float, PlanRow]) -> tuple[float, int, float]:

@@ -8,10 +8,9 @@ the words nor an earlier step certainly give is an input.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from portico.catalog import visible
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.execution.cache import is_read_only
@@ -19,7 +18,8 @@ from portico.execution.shape import Shape
 from portico.execution.workflow.planning.arranging import Input, arranged
 from portico.execution.workflow.planning.choosing import CANDIDATES, Found, Reader, Together, choose, ordered
 from portico.execution.workflow.planning.clauses import clauses
-from portico.execution.workflow.planning.literals import Literal, acts_on_it, in_general, literals
+from portico.execution.workflow.planning.left_out import is_there, left_out, written
+from portico.execution.workflow.planning.literals import acts_on_it, in_general
 from portico.search import Ranking
 from portico.search.lexical.query import MAX_TEXT
 
@@ -50,12 +50,14 @@ class Suggestion:
     """What has to be said before it can run, by name: `${inputs.name}` in the steps."""
     unserved: tuple[Unserved, ...] = ()
     why: tuple[str, ...] = ()
-    read_only: bool = False
-    """Whether every step is known to change nothing."""
+    changing: tuple[str, ...] = ()
+    """The tools that are not known to be read-only, by address."""
     worked: int = 0
     """How often a plan like this one has run to its end; 0 for one that was made just now."""
     unused: tuple[str, ...] = ()
-    """What the intent plainly says and no step takes: the plan may be for something else."""
+    """What is said and no step takes: the plan may be for something else."""
+    given: tuple[str, ...] = ()
+    """The inputs that were passed with the intent."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ class Suggestion:
     @property
     def ready(self) -> bool:
         """Whether it could run at once, and do no harm."""
-        return bool(self.steps) and self.read_only and not (self.inputs or self.unserved or self.unused)
+        return bool(self.steps) and not (self.changing or self.inputs or self.unserved or self.unused)
 
 
 def _no_shape(_: Tool) -> Shape | None:
@@ -147,20 +149,31 @@ def planned(
         return entry.tools if entry is not None else {}
 
     plan = arranged(chosen, intent, reader, tools_of, read_only)
-    harmless = all(read_only(snapshot.tools[step["tool"]]) for step in plan.steps)
-    unused = left_out(intent, plan.steps)
-    return Suggestion(plan.steps, plan.inputs, tuple(unserved), plan.why, harmless, unused=unused)
+    served = {one.clause for one in chosen}
+    unused = left_out(intent, plan.steps, snapshot.tools, [clause for clause, _ in found if clause not in served])
+    changing = may_change(plan.steps, snapshot, read_only)
+    return Suggestion(plan.steps, plan.inputs, tuple(unserved), plan.why, changing, unused=unused)
 
 
-def left_out(intent: str, steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What an intent plainly says and these steps do not."""
-    said = visible.literal([step.get("arguments") for step in steps]).casefold()
+def may_change(
+    steps: Sequence[Mapping[str, Any]], snapshot: Snapshot, read_only: Callable[[Tool], bool]
+) -> tuple[str, ...]:
+    """The tools of a plan that are not known to be read-only, by address."""
+    used = dict.fromkeys(step["tool"] for step in steps)
+    return tuple(address for address in used if not read_only(snapshot.tools[address]))
 
-    def is_there(one: Literal) -> bool:
-        parts = one.text.split("/") if one.kind == "repo" else (one.text,)
-        return all(visible.literal(part)[1:-1].casefold() in said for part in parts)
 
-    return tuple(dict.fromkeys(one.text for one in literals(intent) if not is_there(one)))
+def given(plan: Suggestion, inputs: Mapping[str, Any]) -> Suggestion:
+    """A plan with what was passed for its inputs, by name; what it has no input for is said and not used."""
+    taken = {name: value for name, value in inputs.items() if name in plan.inputs}
+    said = written(list(taken.values()))
+    unused = [one for one in plan.unused if not is_there(one, "repo", said)]
+    return replace(
+        plan,
+        inputs={name: one for name, one in plan.inputs.items() if name not in taken},
+        given=tuple(taken),
+        unused=(*unused, *(f"inputs.{name}" for name in inputs if name not in taken)),
+    )
 
 
 def found_in(ranking: Ranking) -> list[Found]:

@@ -61,6 +61,11 @@ ADVERBS = _words("""
     also finally next now please afterwards later immediately just lastly
 """)
 
+ASKS = _words("""
+    which what who whom whose where when why how whether welche welcher welches wie quels quelles cuáles cuántos
+""")
+"""Words that begin a question."""
+
 NOT_REPOS = _words("""
     and/or his/her he/she and/and either/or input/output read/write yes/no n/a w/o km/h tcp/ip
 """)
