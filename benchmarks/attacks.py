@@ -1,14 +1,15 @@
 """What hostile scripts do to everybody else: each runs through a gateway while another client goes on calling a tool.
 
-The scripts are those of `tests/execution/sandbox`. For each: how it ended, how long it took, and what the other
-client's calls took meanwhile, as a multiple of what they took just before. A process that has nothing to do with the
-gateway and only uses up a core is measured in the same way, as the floor: what it costs, the machine costs, not the
-gateway. Last, what is left behind: processes and memory.
+The scripts are those of `tests/execution/sandbox`; whoever sends them is a process of its own. For each: how it ended,
+how long it took, and what the other client's calls took meanwhile, as a multiple of what they took between the attacks.
+A process that has nothing to do with the gateway and only uses up a core is measured in the same way, as the floor:
+what it costs, the machine costs, not the gateway. Last, what is left behind: processes and memory.
 """
 
 import argparse
 import asyncio
 import contextlib
+import json
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -27,7 +28,9 @@ GRACE_S = 3.0
 """A limit is noticed, a process is ended and another one started."""
 LEAST = 150
 """Calls of the other client that a figure is taken from; an attack is repeated until there are so many."""
-MOST_TIMES = 12
+MOST_S = 6.0
+QUIET = 40
+"""Calls between two attacks; all of them together say what calls take when nothing is wrong."""
 GOAL = 2.0
 READY_S = 60.0
 SPINNER = "(floor: a core used up outside of the gateway)"
@@ -50,9 +53,7 @@ class Felt:
     language: str
     ended: str
     seconds: float
-    p50: float
-    p99: float
-    calls: int
+    calls: list[float]
     contained: bool
 
 
@@ -72,7 +73,8 @@ async def measure(options: argparse.Namespace) -> Report:
     chosen = [one for one in attacks() if options.only is None or options.only in f"{one.language} {one.name}"]
     if options.smoke:
         chosen = chosen[:: max(1, len(chosen) // 8)]
-    least, times = (40, 2) if options.smoke else (LEAST, MOST_TIMES)
+    least, most = (40, 1.0) if options.smoke else (LEAST, MOST_S)
+    quiet: list[float] = []
     with processes.scratch() as folder:
         port = processes.free_port()
         limits = {"cpu_s": CPU_S, "wall_s": WALL_S, "workers": 2}
@@ -83,30 +85,63 @@ async def measure(options: argparse.Namespace) -> Report:
             url = f"http://127.0.0.1:{port}/mcp"
             async with (
                 Client(url, mode="legacy", read_timeout_seconds=READY_S) as bystander,
-                Client(url, mode="legacy", read_timeout_seconds=READY_S) as attacker,
+                _attacker(url) as attacker,
             ):
                 for language in ("python", "lua", "javascript", "typescript"):
-                    await attacker.call_tool("run_code", {"code": "1 + 1", "language": language})
+                    await attacker("1 + 1", language)
                 before = await _left(gateway)
-                felt = [await _felt(SPINNER, "", _spinning, bystander, least, times)]
+                felt = [await _felt(SPINNER, "", _spinning, bystander, least, most)]
                 for number, attack in enumerate(chosen):
                     print(f"\r{number + 1} of {len(chosen)}", end="", file=sys.stderr, flush=True)
-                    felt.append(await _attacked(attack, attacker, bystander, least, times))
+                    quiet += [await _call(bystander) for _ in range(QUIET)]
+                    felt.append(await _attacked(attack, attacker, bystander, least, most))
                 print("\r", end="", file=sys.stderr)
                 after = await _left(gateway)
-    return _report(felt, before, after)
+    return _report(felt, quiet, before, after)
 
 
-async def _attacked(attack: Attack, attacker: Any, bystander: Any, least: int, times: int) -> Felt:
-    said: list[str] = []
+Strike = Callable[[str, str], Awaitable[str]]
+"""Code and language → how it ended."""
 
+
+async def _attacked(attack: Attack, attacker: Strike, bystander: Any, least: int, most: float) -> Felt:
     async def strike() -> str:
-        result = await attacker.call_tool("run_code", {"code": attack.code, "language": attack.language})
-        text: str = result.content[0].text
-        said.append(text)
-        return text.removeprefix("script ").partition(":")[0] if result.is_error else "harmless"
+        return await attacker(attack.code, attack.language)
 
-    return await _felt(attack.name, attack.language, strike, bystander, least, times, attack.allowed)
+    return await _felt(attack.name, attack.language, strike, bystander, least, most, attack.allowed)
+
+
+@contextlib.asynccontextmanager
+async def _attacker(url: str) -> AsyncGenerator[Strike]:
+    """Somebody who sends scripts, in a process of its own: what that costs, it costs nobody who is measured."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.attacks", "--strike", url),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=processes.REPOSITORY,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    into, out = process.stdin, process.stdout
+
+    async def strike(code: str, language: str) -> str:
+        into.write(json.dumps({"code": code, "language": language}).encode() + b"\n")
+        return (await out.readline()).decode().strip()
+
+    try:
+        yield strike
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _strike(url: str) -> None:
+    """The attacker's own process: a script a line, and how it ended."""
+    async with Client(url, mode="legacy", read_timeout_seconds=READY_S) as client:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            result: Any = await client.call_tool("run_code", json.loads(line))
+            text: str = result.content[0].text
+            print(text.removeprefix("script ").partition(":")[0] if result.is_error else "harmless", flush=True)
 
 
 async def _spinning() -> str:
@@ -125,23 +160,19 @@ async def _felt(
     strike: Callable[[], Awaitable[str]],
     bystander: Any,
     least: int,
-    times: int,
+    most: float,
     allowed: tuple[str, ...] | str = ("–",),
 ) -> Felt:
-    quiet = [await _call(bystander) for _ in range(least)]
     during: list[float] = []
-    longest, ended = 0.0, ""
-    for _ in range(times):
+    longest, ended, begun_all = 0.0, "", time.perf_counter()
+    while len(during) < least and (not ended or time.perf_counter() - begun_all < most):
         async with _calling(bystander) as meanwhile:
             begun = time.perf_counter()
             ended = await strike()
             longest = max(longest, time.perf_counter() - begun)
         during += meanwhile
-        if len(during) >= least:
-            break
     contained = (ended in allowed if isinstance(allowed, tuple) else ended == allowed) and longest < WALL_S + GRACE_S
-    p50, p99 = (percentile(during, share) / percentile(quiet, share) for share in (0.5, 0.99))
-    return Felt(name, language, ended, longest, p50, p99, len(during), contained)
+    return Felt(name, language, ended, longest, during, contained)
 
 
 @contextlib.asynccontextmanager
@@ -176,17 +207,22 @@ async def _left(gateway: psutil.Process) -> tuple[int, float]:
     return len(gateway.children(recursive=True)), gateway.memory_info().rss / 1024**2
 
 
-def _report(felt: list[Felt], before: tuple[int, float], after: tuple[int, float]) -> Report:
+def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], after: tuple[int, float]) -> Report:
     floor, *rest = felt
+    usual = {share: percentile(quiet, share) for share in (0.5, 0.99)}
+
+    def times(one: Felt, share: float) -> float:
+        return percentile(one.calls, share) / usual[share]
 
     def rows(all_: list[Felt]) -> Iterator[tuple[Cell, ...]]:
         for one in all_:
             name = one.attack if one.contained else f"NOT CONTAINED: {one.attack}"
-            yield one.language, name[:60], one.ended, one.seconds, one.p50, one.p99, one.calls
+            yield one.language, name[:60], one.ended, one.seconds, times(one, 0.5), times(one, 0.99), len(one.calls)
 
     columns = ("", "script", "ended", "s", "p50 ×", "p99 ×", "calls")
-    worst = sorted(rest, key=lambda one: -one.p99)
-    shares = sorted(one.p99 for one in rest)
+    worst = sorted(rest, key=lambda one: -times(one, 0.99))
+    shares = sorted(times(one, 0.99) for one in rest)
+    within = sum(share <= GOAL for share in shares) / len(shares)
     left = (("processes", before[0], after[0]), ("gateway, MB", before[1], after[1]))
     return Report(
         "attacks",
@@ -195,14 +231,15 @@ def _report(felt: list[Felt], before: tuple[int, float], after: tuple[int, float
                 f"{len(rest)} hostile scripts ({CPU_S:g} s of computing, {WALL_S:g} s in all), the worst felt first",
                 columns,
                 tuple(rows([floor, *worst])),
-                "× is what another client's calls took during the attack, as a multiple of just before.",
+                f"× is what another client's calls took, as a multiple of what they took between the attacks (p50 "
+                f"{usual[0.5] * 1000:.1f} ms, p99 {usual[0.99] * 1000:.1f} ms).",
             ),
             Table("Left behind", ("", "before", "after"), left),
         ),
         (
             Goal("scripts that were not contained", sum(not one.contained for one in rest), 0, 0),
             Goal("another client's p99 during an attack ÷ before, median", percentile(shares, 0.5), GOAL),
-            Goal("… of the worst attack", shares[-1], GOAL),
+            Goal("… share of the attacks within the goal", within, 1.0, 0.1, at_least=True),
             Goal("processes left behind", max(0, after[0] - before[0]), 0, 0),
         ),
     )
@@ -211,7 +248,11 @@ def _report(felt: list[Felt], before: tuple[int, float], after: tuple[int, float
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--only", metavar="TEXT", help="only scripts whose language and name contain this")
+    parser.add_argument("--strike", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.strike:
+        asyncio.run(_strike(options.strike))
+        return 0
     return conclude(asyncio.run(measure(options)), options)
 
 

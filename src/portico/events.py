@@ -84,12 +84,6 @@ class ToolCalled:
     """The caller took it back: neither a success nor the tool's failure."""
     cached: bool = False
     """An earlier answer was given again: the tool was not run."""
-    attempts: int = 1
-    """How often it was asked: a lost conversation is begun again for tools that may run twice."""
-    repaired: bool = False
-    """The arguments were made to fit."""
-    mismatched: bool = False
-    """The answer is not what the tool declares."""
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,20 @@ def test_a_plan_can_be_passed_back_and_says_what_it_lacks():
         assert said in text, said
 
 
+def test_a_plan_that_was_to_run_says_why_it_did_not():
+    steps: tuple[Raw, ...] = ({"id": "a", "tool": "s.t", "arguments": {"repo": "${inputs.repo}"}},)
+    lacking = {name: Input("string", "", (f"a.{name}",)) for name in ("repo", "owner")}
+
+    def head(**more: Any) -> str:
+        return text_of(suggested(Suggestion(steps, **more), BUDGET, asked_to_run=True)).splitlines()[0]
+
+    assert head(changing=("s.t",)) == "A plan of 1 step, not run: s.t is not marked read-only:"
+    assert head(inputs=lacking, unused=("x",), worked=1) == (
+        "A plan of 1 step, not run: repo, owner are missing; not all that you said is in it; "
+        "one like it has worked 1 time:"
+    )
+
+
 def test_no_plan_says_what_comes_nearest():
     text = text_of(suggested(Suggestion(unserved=(Unserved("brew tea", ("s.boil",)),)), BUDGET))
     assert text.startswith("No plan")

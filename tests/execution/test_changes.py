@@ -1,7 +1,6 @@
 """A definition that changed is noticed when its tool is called, and each caller is told once."""
 
 import asyncio
-import itertools
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from portico.access import Caller
 from portico.app import Gateway
-from portico.catalog.tool import Tool
+from portico.catalog.tool import Tool, make_tool
 from portico.config import Config
 from portico.errors import INVALID_PARAMS, RemoteError
 from portico.events import CatalogChanged, Event
@@ -67,6 +66,7 @@ async def remembered(before: Raw, now: FakeBackend, path: Path) -> AsyncGenerato
 async def test_a_server_known_from_disk_is_listed_before_the_call_that_starts_it(tmp_path: Path):
     backend = server(NEW)
     async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as client:
+        await ask(client, "describe_tools", names=["robot.move"])
         refused = await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "here"}})
         assert refused.is_error
         assert "definition of robot.move changed since you saw it" in said(refused)
@@ -76,17 +76,24 @@ async def test_a_server_known_from_disk_is_listed_before_the_call_that_starts_it
         assert said(await client.call_tool("call_tool", arguments)) == "done"
 
 
-async def test_a_call_that_still_fits_is_made_and_told_once_to_each_caller(tmp_path: Path):
+async def test_a_call_that_still_fits_is_made_and_told_once_to_who_saw_the_tool_before(tmp_path: Path):
     backend = server({**OLD, "description": "Moves on wheels."})
     async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as one, connect(gateway) as other:
         call = {"name": "robot.move", "arguments": {"place": "here"}}
-        await ask(other, "describe_tools", names=["robot.move"])
+        await ask(one, "search_tools", query="move")
         first = await one.call_tool("call_tool", call)
         assert said(first).startswith("[the definition of this tool changed since you saw it; it is now:]\nrobot.move")
         assert said(first).endswith("\ndone")
         mark = (first.meta or {})["portico/changed"]
         assert mark["hash"] == tool_of(gateway).hash != mark["was"]
         assert said(await one.call_tool("call_tool", call)) == "done"
+        assert said(await other.call_tool("call_tool", call)) == "done"
+
+
+async def test_who_never_saw_a_tool_is_not_told_that_it_differs_at_every_start(tmp_path: Path):
+    backend = server({**OLD, "description": "Takes {'b', 'a'}."})
+    async with remembered(OLD, backend, tmp_path) as gateway, connect(gateway) as client:
+        assert said(await client.call_tool("call_tool", {"name": "robot.move", "arguments": {"place": "x"}})) == "done"
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -113,9 +120,12 @@ async def test_a_tool_held_since_before_the_change_is_called_as_it_is_now():
     backend = server()
     async with gateway_over({"robot": backend}) as gateway:
         held = tool_of(gateway)
+        await gateway.calls.call(held, {"place": "here"})
         await changed(gateway, lambda: backend.change([definition("place", kind="integer")]))
         result = await gateway.calls.call(held, {"place": "5"})
-        assert backend.requests[-1] == ("tools/call", {"name": "move", "arguments": {"place": 5}})
+        assert [params["arguments"] for method, params in backend.requests if method == "tools/call"][-1] == {
+            "place": 5
+        }
         assert set(result["_meta"]) == {"portico/repaired", "portico/changed"}
 
 
@@ -126,6 +136,7 @@ async def test_a_refusal_that_smells_of_a_change_has_the_server_listed_again():
         raise RemoteError(INVALID_PARAMS, "speed: field required")
 
     async with gateway_over({"robot": backend}) as gateway, connect(gateway) as client:
+        await ask(client, "describe_tools", names=["robot.move"])
         backend.listing["tools"] = [NEW]  # and says nothing
         backend.on_call("move", refuse)
         listed = _listings(backend)
@@ -174,14 +185,14 @@ def test_what_is_remembered_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatc
     from portico.execution import changes
 
     monkeypatch.setattr(changes, "MAX_CALLERS", 10)
-    monkeypatch.setattr(changes, "MAX_CHANGED", 10)
-    ticks = itertools.count()
-    noticed = changes.Changes(Catalog([], Manifests(None), Bus()), {}, clock=lambda: float(next(ticks)))
+    monkeypatch.setattr(changes, "MAX_SEEN", 5)
+    noticed = changes.Changes(Catalog([], Manifests(None), Bus()), {})
     for number in range(100):
         noticed.heard(Shown(Caller(f"session {number}"), "text"))
-        noticed.heard(CatalogChanged("s", changed=(f"s.{number}",)))
-    sizes = [len(value) for value in vars(noticed).values() if isinstance(value, dict)]
-    assert max(sizes) == 10
+        noticed.untold(Caller("one"), make_tool("s", {"name": str(number)}))
+    [callers] = [value for value in vars(noticed).values() if isinstance(value, dict) and value]
+    assert len(callers) == 10
+    assert max(map(len, callers.values())) == 5
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,6 @@ async def test_repaired_arguments_are_sent_and_said():
     assert house.asked == [{"n": 5}]
     assert answer == {**DONE, "_meta": {"portico/repaired": ['n: "5" read as 5']}}
     assert "_meta" not in DONE
-    assert [told.repaired for told in house.called] == [True]
 
 
 async def test_a_repaired_question_is_the_same_question_to_the_cache():
@@ -189,7 +188,7 @@ async def test_a_lost_conversation_is_begun_again_for_a_tool_that_reads():
     house.lost(1, DONE)
     assert await house.call(READ) == DONE
     assert len(house.asked) == 2
-    assert [(told.ok, told.attempts) for told in house.called] == [(True, 2)]
+    assert [told.ok for told in house.called] == [True]
 
 
 async def test_a_tool_that_may_change_things_is_not_run_twice():
@@ -204,7 +203,7 @@ async def test_the_configuration_may_say_that_it_can_be():
     house = House(rule=RetryRule(times=2, tools=("write",)))
     house.lost(2, DONE)
     assert await house.call(WRITE) == DONE
-    assert [told.attempts for told in house.called] == [3]
+    assert len(house.asked) == 3
 
 
 async def test_what_continues_an_earlier_round_is_not_repeated():
@@ -248,8 +247,6 @@ async def test_an_answer_that_is_not_what_was_declared_is_passed_on_and_says_so(
     (problem,) = found["_meta"]["portico/output_mismatch"]
     assert "n" in problem
     assert "integer" in problem
-    assert house.calls.mismatches == 1
-    assert [told.mismatched for told in house.called] == [True]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,27 @@ def test_a_problem_names_where_and_why(arguments: Any, problem: str):
     assert error.advice
 
 
+@pytest.mark.parametrize(
+    ("schema", "arguments", "expected"),
+    [
+        ({"properties": {"timezone": {}, "hour": {}}, "required": ["timezone"]}, {"tz": 1}, "tz → timezone"),
+        ({"properties": {"title": {}}, "additionalProperties": False}, {"tittle": 1}, "tittle → title"),
+        ({"properties": {"repo_name": {}, "n": {}}, "required": ["repo_name", "n"]}, {"repo": 1}, "repo → repo_name"),
+        ({"properties": {"place": {}}, "required": ["place"]}, {"city": "x"}, "city → place"),
+        ({"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}, {"zzz": "x"}, ""),
+        ({"properties": {"place": {}}, "required": []}, {"plaice": "x"}, None),
+    ],
+)
+def test_an_unknown_name_is_told_the_parameter_that_was_probably_meant(schema: Any, arguments: Any, expected: Any):
+    if expected is None:  # it may be left out, and others may be added
+        return check(tool(schema), arguments)
+    problems = refused({"type": "object", **schema}, arguments).problems
+    told = [problem for problem in problems if "did you mean" in problem]
+    given, _, meant = expected.partition(" → ")
+    assert told == ([f"unknown argument '{given}': did you mean '{meant}'?"] if expected else [])
+    assert len(problems) > len(told)
+
+
 def test_at_most_a_few_problems_are_named():
     schema = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(50)}}
     assert len(refused(schema, {f"p{n}": n for n in range(50)}).problems) == MAX_PROBLEMS

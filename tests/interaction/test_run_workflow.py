@@ -165,6 +165,36 @@ async def test_what_failed_is_tried_again_by_resume_and_what_is_done_is_not():
         assert office.called == ["list_users", "get_user", "get_user"]
 
 
+async def test_a_step_corrected_with_resume_is_followed_by_those_that_wait_for_it():
+    async with house() as (client, office):
+        wrong: Raw = {"id": "one", "tool": "office.get_user", "arguments": {"id": "${all.users[1].mail}"}}
+        mail: Raw = {"id": "mail", "tool": "office.send_mail", "arguments": {"to": "${one.mail}", "text": "Hello"}}
+        failed = await flow(client, LIST, wrong, mail)
+        assert failed.is_error
+        assert "steps=[…] to replace those of the same id" in said(failed)
+        done = await flow(client, GET, resume=handle(failed))
+        assert done.structured_content == {"sent": "2@x.test"}
+        assert office.called == ["list_users", "get_user", "send_mail"]
+
+
+async def test_a_reference_in_another_tool_s_style_is_noted():
+    async with house() as (client, _):
+        mail: Raw = {
+            "id": "mail",
+            "tool": "office.send_mail",
+            "depends_on": ["all"],
+            "arguments": {"to": "a@x.test", "text": "{{ all.users[0].mail }}"},
+        }
+        done = await flow(client, LIST, mail)
+        note = (
+            "Note: step mail arguments.text: {{ all.users[0].mail }} looks like a reference: write ${all.users[0].mail}"
+        )
+        assert note in said(done)
+        refused = await flow(client, LIST, {**GET, "arguments": {"id": "$all.users[0].id"}})
+        assert refused.is_error
+        assert "perhaps because: step one arguments.id: $all.users[0].id looks like a reference" in said(refused)
+
+
 async def test_two_resumes_at_once_run_a_step_once():
     async with house() as (client, office):
         asked = await flow(client, LIST, DELETE)
@@ -340,10 +370,31 @@ async def test_a_plan_runs_at_once_only_when_it_is_ready_and_asked_for():
         done = await flow(client, intent="list the users of the office", run=True)
         assert office.called == ["list_users"]
         assert "Workflow finished" in said(done)
-        for intent in ("delete a user of the office with id 1", "send a mail to somebody", "archive everything"):
+        for intent, why in (
+            ("delete a user of the office with id 1", "office.delete_user is not marked read-only"),
+            ("send a mail to somebody", "to, text are missing; office.send_mail is not marked read-only"),
+            ("archive everything", "office.archive is not marked read-only"),
+            ("list the users of the office and which printers jam", "not all that you said is in it"),
+        ):
             told = await flow(client, intent=intent, run=True)
-            assert "not run" in said(told)
+            assert re.search(rf"^A plan of \d steps?, not run: .*{why}", said(told)), said(told)
         assert office.called == ["list_users"]
+
+
+async def test_inputs_passed_with_an_intent_fill_the_plan():
+    async with house() as (client, office):
+        intent = "get one user of the office by id"
+        assert "not run: id is missing" in said(await flow(client, intent=intent, run=True))
+        done = await flow(client, intent=intent, inputs={"id": 2}, run=True)
+        assert done.structured_content == {"id": 2, "mail": "2@x.test"}
+        shown = await flow(client, intent=intent, inputs={"id": 2})
+        assert shown.structured_content["missing"] == []
+        assert 'run_workflow(steps=[…], inputs={"id": …})' in said(shown)
+        strange = await flow(client, intent=intent, inputs={"id": 2, "colour": "red"}, run=True)
+        assert 'You said "inputs.colour", and no step takes it' in said(strange)
+        assert office.called == ["get_user"]
+        await flow(client, intent="get the user of the office with id 2", run=True)
+        assert office.called == ["get_user", "get_user"]
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ async def test_a_client_has_one_account_of_what_it_was_shown(transport: Transpor
         await ask(client, "search_tools", query="send")
         await ask(client, "describe_tools", names=["post.send"])
         await client.call_tool("call_tool", {"name": "post.send"})
-        await soon(gateway.insight.ledger.flush())
+        await until(lambda: not gateway.insight.ledger.waiting)
         (account,) = gateway.insight.ledger.sessions()
         total = gateway.insight.ledger.total
         (row,) = await soon(gateway.record.ledger_sessions())
@@ -40,7 +40,7 @@ async def test_two_clients_have_an_account_each():
         for _ in range(2):
             async with connect(gateway, "http", "legacy") as client:
                 await ask(client, "search_tools", query="send")
-        await soon(gateway.insight.ledger.flush())
+        await until(lambda: not gateway.insight.ledger.waiting)
         assert gateway.insight.ledger.total.sessions == 2
 
 

@@ -112,7 +112,7 @@ async def test_what_is_too_old_goes(monkeypatch: pytest.MonkeyPatch):
     for days in (20, 5, 0):
         house.now = NOON - days * DAY
         house.call()
-        await soon(house.usage.flush())
+        await soon(house.keeper.flush())
     monkeypatch.setattr(keeper, "READ_EVERY_S", 0.01)
     house.keeper.start()
     await soon(house.keeper.loaded())
@@ -126,7 +126,7 @@ async def test_what_other_gateways_write_is_read_now_and_then(new_record: NewRec
     ours, theirs = House(new_record()), House(new_record())
     ours.keeper.start()
     theirs.call()
-    await soon(theirs.usage.flush())
+    await soon(theirs.keeper.flush())
     await until(lambda: ours.usage.statistics("mail.send").calls == 1)
     await soon(ours.keeper.close())
 
@@ -138,11 +138,10 @@ async def test_everything_can_be_forgotten_and_that_is_noticed_elsewhere(new_rec
     await soon(ours.keeper.flush())
     await soon(theirs.keeper.reread())
     assert theirs.usage.used
-    assert await soon(ours.keeper.forget()) > 0
+    assert await soon(ours.usage.forget()) > 0
     await soon(theirs.keeper.reread())
-    for house in (ours, theirs):
-        assert house.usage.used == {}
-        assert house.ledger.total.answers == 0
+    assert ours.usage.used == theirs.usage.used == {}
+    assert theirs.ledger.total.answers == 0
 
 
 async def test_a_chore_that_fails_keeps_nothing_from_being_written(caplog: pytest.LogCaptureFixture):

@@ -9,7 +9,7 @@ from portico.access import Caller
 from portico.observability import ledger
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import LedgerRow, LedgerTotal
-from tests.observability.house import ME, NOON, Disk, House, soon, until
+from tests.observability.house import ME, NOON, PATIENCE, Disk, House, soon, until
 from tests.storage.conftest import NewRecord
 
 ALONE = Caller("", "claude", "work")
@@ -21,7 +21,7 @@ async def test_a_session_s_account_has_what_it_was_shown_and_what_a_listing_woul
     house.show({"tools": []}, listing=True)
     house.now += 60
     house.show("x" * 100)
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     account = LedgerRow("session", "claude", "work", NOON, NOON + 60, 9_000, 100 + len('{"tools":[]}'), 2)
     assert house.ledger.session(ME) == account
     assert house.ledger.sessions() == await soon(record.ledger_sessions()) == [account]
@@ -33,7 +33,7 @@ async def test_what_was_written_before_is_not_written_again(record: Record):
     house = House(record)
     for _ in range(3):
         house.show("x" * 10, listing=True)
-        await soon(house.ledger.flush())
+        await soon(house.keeper.flush(PATIENCE))
     assert not house.ledger.waiting
     assert await soon(record.ledger_total()) == house.ledger.total == LedgerTotal(1, 9_000, 30, 3)
 
@@ -43,7 +43,7 @@ async def test_a_listing_is_charged_once_and_the_largest_counts():
     for cost in (100, 300, 200):
         house.costs["work"] = cost
         house.show("", listing=True)
-        await soon(house.ledger.flush())
+        await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 300, 0, 3)
     assert await soon(house.record.ledger_total()) == LedgerTotal(1, 300, 0, 3)
 
@@ -52,17 +52,17 @@ async def test_a_listing_whose_cost_nobody_knows_yet_is_charged_when_somebody_do
     house = House()
     house.costs.clear()
     house.show("abc", listing=True)
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 0, 3, 1)
     house.costs["work"] = 700
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert await soon(house.record.ledger_total()) == house.ledger.total == LedgerTotal(1, 700, 3, 1)
 
 
 async def test_a_session_that_was_only_greeted_owes_no_listing():
     house = House()
     house.show("abc")
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 0, 3, 1)
 
 
@@ -70,7 +70,7 @@ async def test_a_session_that_knows_our_tools_from_earlier_would_have_needed_a_l
     house = House()
     for _ in range(3):
         house.show("abc")
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 9_000, 9, 3)
 
 
@@ -78,7 +78,7 @@ async def test_of_requests_without_a_session_each_list_they_ask_for_counts():
     house = House()
     for listing in (True, False, True, False, False):
         house.show("abc", ALONE, listing=listing)
-        await soon(house.ledger.flush())
+        await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 18_000, 15, 5)
     assert await soon(house.record.ledger_total()) == house.ledger.total
 
@@ -93,7 +93,7 @@ async def test_requests_without_a_session_are_one_until_their_client_is_silent_f
     assert house.ledger.total.sessions == 3
     house.now += 31 * 60
     house.show("abc", ALONE)
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(4, 9_000, 18, 6)
     assert len({row.session for row in await soon(house.record.ledger_sessions())}) == 4
     account = house.ledger.session(ALONE)
@@ -112,10 +112,10 @@ async def test_a_session_of_its_own_is_one_however_long_its_client_is_silent():
 async def test_the_total_knows_earlier_gateways_and_others(new_record: NewRecord):
     first, second = House(new_record()), House(new_record())
     first.show("abc", listing=True)
-    await soon(first.ledger.close())
+    await soon(first.keeper.close())
     await soon(second.ledger.load())
     second.show("abcd", Caller("other"))
-    await soon(second.ledger.flush())
+    await soon(second.keeper.flush(PATIENCE))
     assert second.ledger.total == LedgerTotal(2, 9_000, 7, 2)
     second.show("abc", Caller("other"))
     await soon(second.ledger.load())
@@ -139,7 +139,7 @@ async def test_nothing_is_counted_while_it_is_heard():
     house.show("abc")
     assert counted == []
     assert house.ledger.total == LedgerTotal(1, 0, 0, 1)
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert (counted, house.ledger.total.shown) == (["abc"], 1)
 
 
@@ -148,7 +148,7 @@ async def test_a_long_answer_that_comes_again_is_counted_once():
     house = House(count=lambda text: counted.append(len(text)) or len(text))
     for _ in range(3):
         house.show({"tools": ["x" * 5_000]}, listing=True)
-        await soon(house.ledger.flush())
+        await soon(house.keeper.flush(PATIENCE))
     assert len(counted) == 1
     assert house.ledger.total.shown == 3 * counted[0]
 
@@ -158,7 +158,7 @@ async def test_an_answer_that_is_hardly_json_is_counted_somehow(what: Any):
     house = House()
     house.show(what)
     house.show("abc")
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total.shown > 3
 
 
@@ -168,7 +168,7 @@ async def test_more_than_can_wait_is_estimated_at_once(monkeypatch: pytest.Monke
     for _ in range(30):
         house.show("x" * 100)
     assert house.ledger.total.shown == 20 * 25
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 9_000, 20 * 25 + 10 * 100, 30)
 
 
@@ -189,7 +189,7 @@ async def test_sessions_take_bounded_room_and_all_are_written(monkeypatch: pytes
         house.show("abc", Caller(f"s{number}", "x" * 10_000), listing=True)
     assert len(house.ledger.sessions()) == 10
     assert house.ledger.sessions()[0].session == "s24"
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert await soon(house.record.ledger_total()) == house.ledger.total == LedgerTotal(25, 25 * 5_000, 75, 25)
     assert max(len(row.client) for row in await soon(house.record.ledger_sessions())) == 80
 
@@ -204,10 +204,10 @@ async def test_what_cannot_be_written_waits_and_is_written_once(disk: Disk, monk
     for number in range(5):
         house.show("abc", Caller(f"s{number}"), listing=True)
         with pytest.raises(RecordUnavailable):
-            await soon(house.ledger.flush())
+            await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(5, 25_000, 15, 5)
     disk.clear()
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     await soon(house.ledger.load())
     assert house.ledger.total == LedgerTotal(5, 25_000, 15, 5)
 
@@ -221,14 +221,14 @@ async def test_what_takes_long_to_count_holds_up_nothing_and_is_written_later():
     assert (house.ledger.total.shown, house.ledger.waiting, house.usage.waiting) == (0, True, False)
     assert len(await soon(house.record.calls())) == 1
     go_on.set()
-    await soon(house.ledger.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert (await soon(house.record.ledger_total())).shown == 3
 
 
 async def test_nothing_is_heard_after_the_end():
     house = House()
     house.show("abc")
-    await soon(house.ledger.close())
+    await soon(house.keeper.close())
     house.show("abc")
     assert house.ledger.total.answers == 1
     await until(lambda: not house.ledger.waiting)

@@ -11,7 +11,7 @@ from portico.observability.statistics import UNUSED
 from portico.observability.usage import Usage
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import CallRow, Retention
-from tests.observability.house import DAY, NOON, Disk, House, soon
+from tests.observability.house import DAY, NOON, PATIENCE, Disk, House, soon
 from tests.storage.conftest import NewRecord
 
 
@@ -28,7 +28,7 @@ async def test_a_call_counts_at_once_and_the_same_after_it_was_written(record: R
     heard = house.usage.statistics("mail.send")
     assert (heard.calls, heard.successes, heard.last_used, heard.week, heard.month) == (10, 9, NOON, 10, 10)
     assert heard.p50_ms == pytest.approx(100, rel=0.05)
-    await soon(house.usage.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert not house.usage.waiting
     assert house.usage.statistics("mail.send") == heard
     await soon(house.usage.load())
@@ -38,7 +38,7 @@ async def test_a_call_counts_at_once_and_the_same_after_it_was_written(record: R
 async def test_what_was_written_is_known_to_the_next_gateway(new_record: NewRecord):
     first = House(new_record())
     first.call(times=3)
-    await soon(first.usage.close())
+    await soon(first.keeper.close())
     await first.record.close()
     second = House(new_record())
     await soon(second.usage.load())
@@ -51,12 +51,12 @@ async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counte
         ours.call(times=2)
         theirs.call("mail.find")
         for house in (ours, theirs):
-            await soon(house.usage.flush())
+            await soon(house.keeper.flush(PATIENCE))
         ours.call()  # waits to be written while the record is read
         for house in (ours, theirs):
             await soon(house.usage.load())
     assert {tool: use.calls for tool, use in ours.usage.used.items()} == {"mail.send": 9, "mail.find": 3}
-    await soon(ours.usage.flush())
+    await soon(ours.keeper.flush(PATIENCE))
     await soon(theirs.usage.load())
     assert theirs.usage.used == ours.usage.used
 
@@ -65,7 +65,7 @@ async def test_calls_are_kept_one_by_one_with_who_made_them(record: Record):
     house = House(record)
     house.call("mail.v1.send", ms=12)
     house.call(ok=False, cancelled=True, caller=Caller(name="x" * 10_000))
-    await soon(house.usage.flush())
+    await soon(house.keeper.flush(PATIENCE))
     cancelled, sent = await soon(record.calls())
     assert sent == CallRow(NOON, "mail", "v1.send", "hash", 12.0, True, False, "claude", "work", "session", sent.id)
     assert (cancelled.cancelled, cancelled.ok, len(cancelled.client)) == (True, False, 80)
@@ -81,7 +81,7 @@ def test_a_call_that_was_taken_back_says_nothing_of_the_tool():
 async def test_no_single_call_is_kept_where_the_settings_say_so():
     house = House(retention=Retention(calls_days=0))
     house.call(times=3)
-    await soon(house.usage.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert await soon(house.record.calls()) == []
     await soon(house.usage.load())
     assert house.usage.statistics("mail.send").calls == 3
@@ -112,7 +112,7 @@ async def test_days_long_past_are_known_whenever_they_are_read():
     for days in (400, 31, 3, 1, 0):
         house.now = NOON - days * DAY
         house.call()
-        await soon(house.usage.flush())
+        await soon(house.keeper.flush(PATIENCE))
     for _ in range(3):
         await soon(house.usage.load())
         assert house.usage.statistics("mail.send").calls == 5
@@ -139,11 +139,11 @@ async def test_what_cannot_be_written_waits_and_nothing_is_counted_twice(disk: D
     house.call(times=2)
     for _ in range(3):
         with pytest.raises(RecordUnavailable):
-            await soon(house.usage.flush())
+            await soon(house.keeper.flush(PATIENCE))
         house.call()
     assert house.usage.statistics("mail.send").calls == 5
     disk.clear()
-    await soon(house.usage.flush())
+    await soon(house.keeper.flush(PATIENCE))
     await soon(house.usage.load())
     assert house.usage.statistics("mail.send").calls == 5
     assert len(await soon(disk.record.calls())) == 5
@@ -185,14 +185,14 @@ async def test_what_waits_takes_bounded_room_and_that_is_said_once(
     await disk.fill()
     house.call(times=80)
     with pytest.raises(RecordUnavailable):
-        await soon(house.usage.flush())
+        await soon(house.keeper.flush(PATIENCE))
     with caplog.at_level(logging.WARNING):
         house.call(times=80)
         with pytest.raises(RecordUnavailable):
-            await soon(house.usage.flush())
+            await soon(house.keeper.flush(PATIENCE))
     assert caplog.text.count("than there is room for") == 1
     disk.clear()
-    await soon(house.usage.flush())
+    await soon(house.keeper.flush(PATIENCE))
     assert len(await soon(disk.record.calls(limit=1_000))) == 100
     await soon(house.usage.load())
     assert house.usage.statistics("mail.send").calls == 160
@@ -216,7 +216,7 @@ async def test_a_server_s_use_can_be_forgotten_and_that_of_all(record: Record):
     house = House(record)
     for tool in ("mail.send", "mailing.send"):
         house.call(tool)
-    await soon(house.usage.flush())
+    await soon(house.keeper.flush(PATIENCE))
     house.call()
     assert await soon(house.usage.forget("mail")) > 0
     assert list(house.usage.used) == list(house.usage.facts) == ["mailing.send"]
@@ -232,7 +232,7 @@ async def test_what_another_process_made_the_record_forget_is_forgotten_here(new
     for days in (9, 0):
         ours.now = NOON - days * DAY
         ours.call()
-    await soon(ours.usage.flush())
+    await soon(ours.keeper.flush(PATIENCE))
     await soon(ours.usage.load())
     await soon(theirs.forget_use())
     await soon(ours.usage.reload())
@@ -242,7 +242,7 @@ async def test_what_another_process_made_the_record_forget_is_forgotten_here(new
 async def test_nothing_is_heard_after_the_end_and_all_before_is_kept():
     house = House()
     house.call()
-    await soon(house.usage.close())
+    await soon(house.keeper.close())
     house.call()
     other = Usage(house.record, house.bus, Retention(), clock=lambda: NOON)
     await soon(other.load())

@@ -192,8 +192,8 @@ def _way_on(report: Report, failed: bool, asking: bool) -> Iterator[str]:
     if failed:
         also = ", and with what is approved by that" if asking else ""
         yield (
-            f"To try again from there{also}: run_workflow({way}), with steps=[…] to replace those of the same id or add "
-            "some, or inputs={…}. What is done is not run again."
+            f"To try again from there{also}: run_workflow({way}), with steps=[…] to replace those of the same id or to "
+            "add some, or inputs={…}. What is done is not run again."
         )
     yield f"Kept for {minutes} minutes."
 

@@ -24,7 +24,7 @@ from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, pause
 from portico.execution.validation import fits, mended, mismatches
-from portico.observability.tracing import executing, failed
+from portico.observability.tracing import Span, described, executing, failed, forwarded
 from portico.upstream.backend import Ask, Raw, Relay
 from portico.upstream.supervisor import Upstream
 
@@ -55,12 +55,12 @@ NOBODY = Origin()
 class _Work:
     """One call on its way."""
 
-    __slots__ = ("attempts", "known", "mismatched", "notes", "seconds", "started", "tool")
+    __slots__ = ("attempts", "extra", "mismatched", "notes", "seconds", "started", "tool")
 
-    def __init__(self, tool: Tool, known: Tool) -> None:
+    def __init__(self, tool: Tool, extra: Mapping[str, Any]) -> None:
         self.tool = tool
-        self.known = known
-        """As its caller had it."""
+        self.extra = extra
+        """What its server is sent beside name and arguments."""
         self.notes: tuple[str, ...] = ()
         self.attempts = 1
         self.mismatched = False
@@ -110,8 +110,6 @@ class Calls:
         self._gates = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
         self._retries = retries
         self._changes = changes
-        self.mismatches = 0
-        """Answers that were not what their tool declares."""
 
     async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
         """Run a tool and return its raw result.
@@ -119,13 +117,13 @@ class Calls:
         Raises InvalidArguments, BackendUnavailable (and its kinds), RemoteError.
         """
         with executing(tool.address, tool.hash, origin.extra.get("_meta")) as span:
-            result = await self._executed(tool, arguments, origin)
+            result = await self._executed(tool, arguments, origin, span)
             if result.get("isError"):
                 failed(span, "tool_error")
             return result
 
-    async def _executed(self, tool: Tool, arguments: Any, origin: Origin) -> Raw:
-        work = _Work(self._changes.current(tool) if self._changes else tool, tool)
+    async def _executed(self, tool: Tool, arguments: Any, origin: Origin, span: Span) -> Raw:
+        work = _Work(self._changes.current(tool) if self._changes else tool, forwarded(span, origin.extra))
         given = self._fitting(work, arguments, origin)
         ok = cancelled = cached = False
         try:
@@ -151,6 +149,7 @@ class Calls:
                 error.advice = error.advice or self._news(work, origin)
             raise
         finally:
+            described(span, attempts=work.attempts, repaired=bool(work.notes), mismatched=work.mismatched)
             seconds = work.seconds if work.seconds is not None else time.perf_counter() - work.started
             self._bus.publish(
                 ToolCalled(
@@ -161,9 +160,6 @@ class Calls:
                     origin.caller,
                     cancelled,
                     cached,
-                    work.attempts,
-                    bool(work.notes),
-                    work.mismatched,
                 )
             )
 
@@ -208,7 +204,6 @@ class Calls:
                 gate.leave()
         if problems := mismatches(work.tool, result):
             work.mismatched = True
-            self.mismatches += 1
             result = marked(result, {MISMATCH: list(problems)})
         if self._shapes is not None:
             self._shapes.learn(work.tool, result)
@@ -216,7 +211,7 @@ class Calls:
 
     async def _answered(self, upstream: Upstream, work: _Work, arguments: Raw, origin: Origin, spent: float) -> Raw:
         tool = work.tool
-        params = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
+        params = {**work.extra, "name": tool.upstream_name, "arguments": arguments}
         headers = param_headers(tool, arguments)
         silence, longest = self._timeouts.get(tool.server), self._longest
         while True:
@@ -257,9 +252,8 @@ class Calls:
         marks: Raw = {}
         if work.notes:
             marks[REPAIRED] = list(work.notes)
-        if self._changes is not None and self._changes.untold(origin.caller, work.tool, work.known):
-            was = {"was": work.known.hash} if work.known.hash != work.tool.hash else {}
-            marks[CHANGED] = {"tool": work.tool.address, "hash": work.tool.hash, **was}
+        if self._changes is not None and (was := self._changes.untold(origin.caller, work.tool)):
+            marks[CHANGED] = {"tool": work.tool.address, "hash": work.tool.hash, "was": was}
         return marked(result, marks) if marks else result
 
     def _news(self, work: _Work, origin: Origin) -> str:
@@ -269,7 +263,7 @@ class Calls:
         address = work.tool.address
         if self._changes.gone(work.tool):
             return f"{address} is no longer among the tools of its server: search for another."
-        if self._changes.untold(origin.caller, work.tool, work.known):
+        if self._changes.untold(origin.caller, work.tool):
             return f"The definition of {address} changed since you saw it: call it as it is described now."
         return ""
 

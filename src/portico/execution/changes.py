@@ -1,21 +1,21 @@
 """Definitions that changed since their caller saw them: noticed when a tool is called, and told to each caller once.
 
 A server that is only known from disk is listed when a call starts it, and the call waits for that a moment. A server
-whose refusal smells of another definition is listed again. A caller is told of a change that came after it was first
-heard of: what it saw before, in a search or a description, is then of no use any more; who came later saw the new one.
+whose refusal smells of another definition is listed again. A caller is told only of a tool that it was shown, or
+called, while it was defined otherwise: who never saw the old definition misses nothing.
 """
 
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 from portico.access import Caller
 from portico.catalog.sync import Catalog, Sync
 from portico.catalog.tool import Tool
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError
-from portico.events import CatalogChanged, Event, Searched, Shown
+from portico.events import Event, Searched, Shown
 from portico.execution.results import owner_of
 from portico.upstream.backend import Raw
 
@@ -25,7 +25,10 @@ SUSPECT_PATIENCE_S = 5.0
 SUSPECT_EVERY_S = 30.0
 """A server is listed again for one refusal in this time: a caller that is wrong all the time must not keep it busy."""
 MAX_CALLERS = 2_000
-MAX_CHANGED = 5_000
+MAX_SEEN = 500
+"""Tools that are remembered for each caller, those it saw last."""
+Value = TypeVar("Value")
+_NAME = re.compile(r"[\w-]{1,80}\.[\w./-]{1,200}")
 _READ_CHARS = 2_000
 _SMELLS = re.compile(
     r"(?:unknown|no such|undefined) (?:tool|method|function)"
@@ -37,14 +40,6 @@ _SMELLS = re.compile(
 )
 
 
-@dataclass
-class _Known:
-    """A caller: since when we have heard of it, and what it was told since."""
-
-    since: float
-    told: dict[str, float] = field(default_factory=dict)
-
-
 class Changes:
     """Notices, and remembers who was told."""
 
@@ -54,22 +49,16 @@ class Changes:
         self._catalog = catalog
         self._syncs = syncs
         self._clock = clock
-        self._changed: OrderedDict[str, float] = OrderedDict()
-        """When each tool's definition last changed, by address."""
-        self._callers: OrderedDict[str, _Known] = OrderedDict()
+        self._callers: OrderedDict[str, OrderedDict[str, str]] = OrderedDict()
+        """What each saw: tools by address, with the hash of what they were then."""
         self._suspected: dict[str, float] = {}
 
     def heard(self, event: Event) -> None:
-        """Subscribe it to `CatalogChanged`, `Searched` and `Shown`."""
-        if isinstance(event, CatalogChanged):
-            now = self._clock()
-            for address in event.changed:
-                self._changed[address] = now
-                self._changed.move_to_end(address)
-            while len(self._changed) > MAX_CHANGED:
-                self._changed.popitem(last=False)
-        elif isinstance(event, Searched | Shown):
-            self._caller(event.caller)
+        """Subscribe it to `Searched` and `Shown`."""
+        if isinstance(event, Searched):
+            self._saw(event.caller, event.shown)
+        elif isinstance(event, Shown):
+            self._saw(event.caller, self._named(event.what))
 
     def current(self, tool: Tool) -> Tool:
         """The tool as it is defined now; itself where its server no longer has it: that is then the judge."""
@@ -82,18 +71,12 @@ class Changes:
         entry = snapshot.servers.get(tool.server)
         return entry is not None and entry.known and tool.address not in snapshot.tools
 
-    def untold(self, caller: Caller, tool: Tool, known: Tool) -> bool:
-        """Whether a caller is to be told that the definition it `known` is now this one; it then counts as told."""
-        changed = self._changed.get(tool.address)
-        if changed is None and tool.hash == known.hash:
-            return False
-        one = self._caller(caller)
-        if changed is not None and changed <= one.told.get(tool.address, -1.0):
-            return False
-        if tool.hash == known.hash and (changed is None or changed <= one.since):
-            return False
-        one.told[tool.address] = self._clock()
-        return True
+    def untold(self, caller: Caller, tool: Tool) -> str | None:
+        """The hash that a caller knows a tool by, where it is another now; it then counts as told."""
+        seen = self._seen(caller)
+        known = seen.get(tool.address)
+        _keep(seen, tool.address, tool.hash, MAX_SEEN)
+        return known if known != tool.hash else None
 
     async def settled(self, server: str) -> None:
         """A server was started by a call: wait a moment for its listing."""
@@ -109,16 +92,35 @@ class Changes:
         sync.request()
         await sync.settled(SUSPECT_PATIENCE_S)
 
-    def _caller(self, caller: Caller) -> _Known:
+    def _seen(self, caller: Caller) -> "OrderedDict[str, str]":
         owner = owner_of(caller)
-        one = self._callers.get(owner)
-        if one is None:
-            one = self._callers[owner] = _Known(self._clock())
-            if len(self._callers) > MAX_CALLERS:
-                self._callers.popitem(last=False)
-        else:
-            self._callers.move_to_end(owner)
-        return one
+        seen = self._callers.get(owner)
+        return _keep(self._callers, owner, OrderedDict() if seen is None else seen, MAX_CALLERS)
+
+    def _saw(self, caller: Caller, addresses: Iterable[str]) -> None:
+        seen, tools = self._seen(caller), self._catalog.snapshot.tools
+        for address in addresses:
+            if (tool := tools.get(address)) is not None:
+                _keep(seen, address, tool.hash, MAX_SEEN)
+
+    def _named(self, what: object) -> list[str]:
+        """The tools that are named in an answer, or in a list of tools."""
+        if isinstance(what, str):
+            return [name.rstrip(".") for name in _NAME.findall(what)]
+        if not isinstance(what, list):
+            return []
+        flat = self._catalog.snapshot.flat
+        names = [item.get("name") for item in cast("list[Any]", what) if isinstance(item, dict)]
+        return [flat[name].address for name in names if isinstance(name, str) and name in flat]
+
+
+def _keep(kept: OrderedDict[str, Value], key: str, value: Value, most: int) -> Value:
+    """Put it last; what was not looked at for longest goes first."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+    return value
 
 
 def smells(outcome: Raw | RemoteError) -> bool:

@@ -60,18 +60,18 @@ class Means:
     async def plan(
         self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller, inputs: Mapping[str, Any]
     ) -> "Suggestion":
-        """A plan for an intent and what is passed with it: one that worked for such an intent before, else a new one."""
+        """A plan for an intent and its inputs: one that worked for such an intent before, else a new one."""
         from portico.execution.workflow.planning.choosing import used_together
         from portico.execution.workflow.planning.suggesting import given, suggest
 
         together = used_together(await self._learner.together(caller))
         fresh = await suggest(intent, snapshot, find, shapes=self._shapes.of, together=together)
         known = await self._plans.offered(self._learner.scope(caller), intent, snapshot, fresh)
-        return given(known or fresh, inputs)
+        return given(known or fresh, inputs, snapshot)
 
     def remember(self, report: "Report", snapshot: Snapshot) -> None:
         """Keep the plan of a workflow that went well, while its caller already reads the answer."""
-        if report.state != "finished":
+        if not report.worked:
             return
         scope, steps = self._learner.scope(report.caller), [dict(planned.step.given) for planned in report.plan]
         keeping = asyncio.create_task(self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan")

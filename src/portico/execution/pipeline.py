@@ -44,7 +44,7 @@ class Pipeline:
         )
         changes, shapes = Changes(catalog, syncs), Shapes(record=record)
         bus.subscribe(cache.heard, CatalogChanged)
-        bus.subscribe(changes.heard, CatalogChanged, Searched, Shown)
+        bus.subscribe(changes.heard, Searched, Shown)
         calls = Calls(
             upstreams,
             {name: min(server.timeouts.call_s, longest) for name, server in servers.items()},

@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import contextlib
+import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
@@ -28,6 +29,7 @@ _LARGE = 1024**2
 _LONG_TEXT = 200
 _PIECE = 2**20
 """Bytes that are read from the disk at once."""
+_REST_S = 0.001
 
 
 class Reader:
@@ -145,10 +147,13 @@ class Reader:
         """The lines of a stored text, without their ends.
 
         Read in large pieces: a thread that asks the disk for a little, again and again, lets go of the interpreter's
-        lock each time and has it back before anyone who waits for it is awake, and the event loop gets no turn.
+        lock each time and has it back before anyone who waits for it is awake, and the event loop gets no turn. So it
+        also rests between two pieces.
         """
         decoder, at, unfinished = codecs.getincrementaldecoder("utf-8")(), 0, list[str]()
         while piece := self._store.files.read(stored.id, at, _PIECE):
+            if at:
+                time.sleep(_REST_S)
             at += len(piece)
             *whole, last = decoder.decode(piece).split("\n")
             if whole:

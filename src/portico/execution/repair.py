@@ -2,12 +2,12 @@
 
 A number or a yes in quotation marks, one value where a list is wanted, JSON text for what it says, the empty table of
 Lua for a list, another case of an enumerated word, `null` for what may be left out, a parameter in another spelling of
-its own name. Where two readings are possible nothing is done, and what comes of it has to fit the whole schema, else
-the caller is told the problems of what it gave. Nothing of the caller's own is changed: a repair is a copy.
+its own name. Where two readings are possible nothing is done. What comes of it is held against the whole schema
+again, and the caller is told the problems that are left. Nothing of the caller's own is changed: a repair is a copy.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -37,14 +37,17 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Repair:
-    """Arguments that fit, and what was done to them."""
+    """Arguments as they must have been meant, and what was done to them."""
 
     arguments: dict[str, Any]
     notes: tuple[str, ...]
 
 
-def repaired(schema: Schema, arguments: Any, fits: Callable[[Any], bool]) -> Repair | None:
-    """What must have been meant by arguments that do not fit; None where that is not certain."""
+def repaired(schema: Schema, arguments: Any) -> Repair | None:
+    """What must have been meant by arguments that do not fit, as far as that is certain; None where nothing is.
+
+    What comes of it need not fit either.
+    """
     work = _Work(schema)
     if isinstance(arguments, str):
         arguments = work.read(arguments, "the arguments")
@@ -57,7 +60,7 @@ def repaired(schema: Schema, arguments: Any, fits: Callable[[Any], bool]) -> Rep
         meant = work.at(schema, arguments, "", 0)
     except (_TooMuch, RecursionError):
         return None
-    if not work.notes or not isinstance(meant, dict) or not fits(meant):
+    if not work.notes or not isinstance(meant, dict):
         return None
     left = len(work.notes) - MAX_NOTES
     notes = [*work.notes[:MAX_NOTES], *([f"and {left} more"] if left > 0 else [])]

@@ -16,6 +16,7 @@ from portico.catalog.references import resolve
 from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.json_stream import weight
+from portico.execution.misnamed import misnamed
 from portico.execution.repair import Repair, repaired
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
@@ -42,6 +43,7 @@ def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
     if fits(tool, arguments):
         return
     problems = _problems(_validator(tool.hash, tool.blob, "inputSchema"), arguments)
+    problems = (*misnamed(tool.input_schema, arguments), *problems)[:MAX_PROBLEMS]
     raise InvalidArguments(
         f"the arguments do not fit {tool.address}: " + "; ".join(problems),
         problems=problems,
@@ -52,10 +54,12 @@ def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
 def mended(tool: Tool, arguments: Any) -> Repair:
     """What must have been meant by arguments that do not fit; raises InvalidArguments where that is not certain."""
     try:
-        repair = repaired(tool.input_schema, arguments, lambda meant: fits(tool, meant))
+        repair = repaired(tool.input_schema, arguments)
     except ValueError:
         repair = None
     if repair is not None:
+        # What could be repaired will be again: only the rest is its caller's to mend.
+        check(tool, repair.arguments)
         return repair
     if not isinstance(arguments, dict):
         raise InvalidArguments(

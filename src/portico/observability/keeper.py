@@ -89,13 +89,6 @@ class Keeper:
         await self._attempt(self._read_all)
         await self._tend()
 
-    async def forget(self, server: str | None = None) -> int:
-        """Drop all use, or that of a server's tools; how many rows were on record."""
-        rows = await self._usage.forget(server)
-        if server is None:
-            await self._ledger.forget()
-        return rows
-
     async def close(self) -> bool:
         """Hear no more and write what waits, but not for long; whether the record answered in time."""
         late: set[asyncio.Task[None]] = set()

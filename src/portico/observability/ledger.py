@@ -241,27 +241,14 @@ class Ledger:
                     self._unwritten[account.session] = account
 
     async def flush(self) -> None:
-        """Count and write what waits."""
+        """Count and write what waits, where no keeper does."""
         async with self.handing_over() as rows:
             if rows:
                 await self._record.add_use([], [], rows)
 
-    async def forget(self) -> None:
-        """Begin anew in memory, where the record was made to."""
-        async with self._lock:
-            self._accounts.clear()
-            self._unwritten, self._waiting, self._size = {}, [], 0
-            self._since = LedgerTotal()
-            self._on_record = await self._record.ledger_total()
-
     def end(self) -> None:
         """Hear no more."""
         self._end()
-
-    async def close(self) -> None:
-        """Hear no more, and write what waits."""
-        self.end()
-        await self.flush()
 
 
 class _Counter:

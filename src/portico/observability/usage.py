@@ -209,7 +209,7 @@ class Usage:
             self._wait(heard, key, count)
 
     async def flush(self) -> None:
-        """Write what waits."""
+        """Write what waits, where no keeper does."""
         async with self.handing_over() as heard:
             if not heard.empty:
                 await self._record.add_use(heard.call_rows(), heard.daily_rows(), [])
@@ -230,11 +230,6 @@ class Usage:
     def end(self) -> None:
         """Hear no more."""
         self._end()
-
-    async def close(self) -> None:
-        """Hear no more, and write what waits."""
-        self.end()
-        await self.flush()
 
 
 def _added_up(rows: Sequence[DailyRow], settled: int) -> tuple[dict[str, Tally], dict[str, Tally]]:

@@ -140,11 +140,7 @@ def whole(stream: Iterable[Part]) -> Any:
 def _text(body: bytes) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     step = 4 * WINDOW
-    text = ""
-    for at in range(0, len(body), step):
-        # It grows where it is: joined, it would be there twice, and the lock held for as long as all of it takes.
-        text += decoder.decode(body[at : at + step], at + step >= len(body))
-    return text
+    return "".join(decoder.decode(body[at : at + step], at + step >= len(body)) for at in range(0, len(body), step))
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
@@ -164,16 +160,16 @@ def _skip(text: str, at: int) -> int:
 
 def _string(text: str, at: int) -> tuple[str, int]:
     """The string at a place, however long, and where it ends."""
-    found = ""
+    pieces: list[str] = []
     at += 1
     while at < len(text):
         piece = _uncut(text[at : at + WINDOW])
         # A quotation mark of ours ends it; where one of its own comes before, the string ends there.
         value, end = _DECODER.raw_decode(f'"{piece}"')
-        found += _whole(value, piece)  # as in `_text`
+        pieces.append(_whole(value, piece))
         at += min(end - 1, len(piece))
         if end - 1 <= len(piece):
-            return found, at
+            return "".join(pieces), at
         if not piece:
             break
     raise ValueError(f"a string does not end, at {at}")

@@ -171,6 +171,33 @@ def test_a_type_that_surely_does_not_fit_is_a_warning():
     assert warnings(sky, step("b", "sky.draw", {"points": "${sky}", "title": "about ${sky.degrees}"})) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("{{a.value}}", "${a.value}"),
+        ("It is {{ a }}.", "${a}"),
+        ("{{steps.a.value[0].x}}", "${a.value[0].x}"),
+        ("{{$a.value}}", "${a.value}"),
+        ("$a.value", "${a.value}"),
+        ("$a", "${a}"),
+        ("See $steps.a.list[*].", "${a.list[*]}"),
+        ("${a.value} and $inputs.x", "${inputs.x}"),
+        (["$.a.value"], "${a.value}"),
+    ],
+)
+def test_a_reference_in_another_style_is_a_warning(text: Any, meant: str):
+    (warning,) = warnings(step("a", "f.say", {"value": 1}), step("b", "f.say", {"value": text}))
+    assert warning.startswith("step b arguments.value: ")
+    assert warning.endswith(f" looks like a reference: write {meant}")
+
+
+@pytest.mark.parametrize(
+    "text", ["{{name}}", "it costs $a lot", "$HOME/x", "$$a.b", "US$a.b", "{a.b}", "$${a.value}", "{{item.x}}"]
+)
+def test_a_text_that_names_no_step_is_a_text(text: str):
+    assert warnings(step("a", "f.say", {"value": 1}), step("b", "f.say", {"value": text})) == []
+
+
 def test_a_learned_shape_is_known_too():
     shapes, say = Shapes(), SNAPSHOT.tool("f.say")
     a = step("a", "f.say", {"value": 1})

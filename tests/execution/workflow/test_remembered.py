@@ -147,7 +147,7 @@ async def test_a_plan_that_worked_is_offered_again_with_what_is_said_now(store: 
     assert arguments(made)[0] == {"owner": "acme", "repo": "web", "state": "open"}
     assert made.missing == ("channel_id",)
     assert made.inputs["channel_id"].needed_by == ("post_message.channel_id",)
-    assert not made.read_only
+    assert made.changing
     assert not isinstance(check([dict(step) for step in made.steps], {"channel_id": "C"}, HOUSE), Problems)
 
 

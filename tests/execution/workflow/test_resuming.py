@@ -35,26 +35,66 @@ async def test_resume_runs_what_failed_and_what_waits_for_it_and_nothing_twice()
         assert values(again)["c"] == {"value": 1}
 
 
-async def test_steps_sent_with_resume_replace_those_that_are_not_done():
+BROKEN = (
+    step("a", "f.say", {"value": 1}),
+    step("b", "f.fail", {"why": "${a.value}"}),
+    step("c", "f.say", {"value": "${b.value}"}),
+)
+
+
+async def test_steps_sent_with_resume_replace_those_of_the_same_id_and_the_others_stay():
     async with office() as house:
-        report = await house.run(
-            step("a", "f.say", {"value": 1}),
-            step("b", "f.fail", {"why": "${a.value}"}),
-            step("c", "f.say", {"value": "${b}"}),
-        )
+        report = await house.run(*BROKEN)
+        again = await house.resume(report, step("b", "f.say", {"value": "${a.value}"}))
+        assert again.state == "finished"
+        assert states(again) == {"a": "done", "b": "done", "c": "done"}
+        assert values(again)["c"] == {"value": 1}
+        assert [told.id for told in again.steps] == ["a", "b", "c"]
+        assert not again.warnings
+
+
+async def test_steps_sent_with_resume_may_be_new_and_what_has_run_stands():
+    async with office() as house:
+        report = await house.run(*BROKEN)
         again = await house.resume(
             report,
+            step("d", "f.say", {"value": "${c.value}"}),
             step("a", "f.say", {"value": 99}),
             step("b", "f.say", {"value": "${a.value}"}),
-            step("d", "f.say", {"value": "${b.value}"}),
         )
         assert again.state == "finished"
-        assert states(again) == {"a": "done", "b": "done", "d": "done"}
+        assert [told.id for told in again.steps] == ["a", "b", "c", "d"]
         assert values(again)["d"] == {"value": 1}
         assert [str(warning) for warning in again.warnings] == [
-            "step a: it has run already; its result stands, whatever is sent for it now",
-            "step c: it is not among the steps that were sent now, so it is dropped",
+            "step a: it has run already; its result stands, whatever is sent for it now"
         ]
+
+
+async def test_a_step_that_is_no_longer_wanted_is_sent_with_a_condition_that_is_false():
+    async with office() as house:
+        report = await house.run(*BROKEN, step("wipe", "f.wipe", {"path": "/x"}))
+        dropped = [{**one, "if": False} for one in (BROKEN[1], step("wipe", "f.wipe", {"path": "/x"}))]
+        again = await house.resume(report, *dropped)
+        assert again.state == "finished"
+        assert states(again) == {"a": "done", "b": "skipped", "c": "skipped", "wipe": "skipped"}
+        assert [name for name, _ in house.called] == ["say", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        ([step("b", "f.say"), step("b", "f.say")], "step b id: the id is there twice"),
+        ([step("b", "f.say"), {"id": ["b"], "tool": "f.say"}], "step #2 id: an id is a word"),
+        ([step("b", "f.say"), "b"], "step #2: a step is an object"),
+    ],
+)
+async def test_steps_that_cannot_be_told_apart_are_refused_and_the_run_stays(sent: list[Any], why: str):
+    async with office() as house:
+        report = await house.run(*BROKEN)
+        with pytest.raises(InvalidArguments, match=why) as refused:
+            await house.resume(report, *sent)
+        assert len(refused.value.problems) == 1
+        assert (await house.resume(report, step("b", "f.say", {"value": 2}))).state == "finished"
 
 
 async def test_inputs_sent_with_resume_are_added():

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.execution.call import Origin
-from portico.execution.workflow.report import Report
 from portico.execution.workflow.limits import Limits
 from portico.upstream.backend import Raw
 from tests.execution.workflow.offices import CALLER, office, states, step, structured, text, tool, values, whole_house
@@ -381,15 +380,12 @@ async def test_elements_that_were_finished_before_it_was_cut_off_are_not_run_aga
         assert [arguments["value"] for _, arguments in house.called] == ["y", "z", "z"]
 
 
-async def test_a_success_is_told_to_whoever_remembers_plans():
-    heard: list[Report] = []
-    async with office(on_finished=heard.append) as house:
-        await house.run(step("a", "f.fail"))
-        assert heard == []
+async def test_a_run_has_worked_when_it_came_to_its_end_and_only_once():
+    async with office() as house:
+        assert not (await house.run(step("a", "f.fail"))).worked
         report = await house.run(step("a", "f.say", {"value": "${inputs.x}"}), inputs={"x": 1})
-        assert heard == [report]
-        await house.resume(report)
-        assert heard == [report]
+        assert report.worked
+        assert not (await house.resume(report)).worked
         assert report.plan[0].step.given["arguments"] == {"value": "${inputs.x}"}
         assert (report.inputs, report.caller) == ({"x": 1}, CALLER)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from portico.catalog.tool import Tool, make_tool
 from portico.execution.shape import Shape, infer
 from portico.execution.workflow.checking import Problems, check
 from portico.execution.workflow.planning.clauses import clauses
+from portico.execution.workflow.planning.left_out import left_out
 from portico.execution.workflow.planning.literals import literals
-from portico.execution.workflow.planning.suggesting import Found, Suggestion, by_meaning, left_out, planned, suggest
+from portico.execution.workflow.planning.suggesting import Found, Suggestion, by_meaning, given, planned, suggest
 from portico.execution.workflow.references import filled, prepared
 from portico.upstream.backend import Raw
 from tests.disclosure.house import by_words, entry
@@ -96,6 +98,9 @@ def tools(made: Suggestion) -> list[str]:
     [
         ("find the issues, then post them and close them", ["find the issues", "post them", "close them"]),
         ("list title and body of the cards", ["list title and body of the cards"]),
+        ("the tables and which columns they have", ["the tables", "which columns they have"]),
+        ("the orders, which are open", ["the orders, which are open"]),
+        ("say what and how", ["say what and how"]),
         ("after reading the file, send it", ["reading the file", "send it"]),
         ("send it after reading the file", ["reading the file", "send it"]),
         ("before sending it, read the file", ["read the file", "sending it"]),
@@ -138,13 +143,13 @@ async def test_words_that_are_plainly_meant_for_a_parameter_are_filled_in():
 
 async def test_a_plan_without_gaps_that_only_reads_is_ready():
     made = await plan("list the issues of the repository octo/hello, then get the weather forecast in Paris")
-    assert (made.ready, made.read_only, made.missing) == (True, True, ())
+    assert (made.ready, made.changing, made.missing) == (True, (), ())
 
 
 async def test_a_plan_that_changes_something_is_not_ready_though_nothing_is_missing():
     made = await plan('create an issue in the repository octo/hello titled "Broken"')
     assert not made.missing
-    assert (made.ready, made.read_only) == (False, False)
+    assert (made.ready, made.changing) == (False, ("hub.create_issue",))
 
 
 async def test_an_earlier_answer_fills_what_a_later_step_must_have():
@@ -249,13 +254,12 @@ async def test_a_clause_that_nothing_serves_is_named_with_what_comes_nearest():
     made = await plan("list the issues of the repository octo/hello, then defrost quantum penguins")
     assert tools(made) == ["hub.list_issues"]
     assert [one.clause for one in made.unserved] == ["defrost quantum penguins"]
-    assert made.weak
     assert not made.ready
 
 
 async def test_an_intent_that_nothing_serves_makes_no_plan():
     made = await plan("zzz qqq")
-    assert (made.steps, made.ready, made.weak) == ((), False, True)
+    assert (made.steps, made.ready) == ((), False)
 
 
 async def test_a_tool_that_is_not_seen_is_not_planned_with():
@@ -337,11 +341,46 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
 
 def test_a_plan_that_leaves_out_what_was_said_does_not_run_at_once():
     step = {"id": "a", "tool": "web.screenshot", "arguments": {}}
-    assert left_out("take a screenshot of https://x.test/a", [step]) == ("https://x.test/a",)
+    assert left_out("take a screenshot of https://x.test/a", [step], {}) == ("https://x.test/a",)
     steps = [{"tool": "s.t", "arguments": {"owner": "octo", "repo": "hello", "path": 'a "b"'}}]
-    assert left_out("of octo/hello", steps) == ()
-    assert Suggestion((step,), read_only=True).ready
-    assert not Suggestion((step,), read_only=True, unused=("https://x.test/a",)).ready
+    assert left_out("of octo/hello", steps, {}) == ()
+    assert Suggestion((step,)).ready
+    assert not Suggestion((step,), unused=("https://x.test/a",)).ready
+
+
+@pytest.mark.parametrize(
+    ("intent", "lost"),
+    [
+        ("list the issues of octo/hello and their authors' birthdays", "their authors' birthdays"),
+        ("list the issues of octo/hello that mention pandas", "that mention pandas"),
+        ("list the issues of octo/hello, sorted by votes", "sorted by votes"),
+        ("list the chat channels, and the colours", "the colours"),
+        ("list the issues of octo/hello and titles of the issues", ""),
+        ("list the open issues of octo/hello, with number and url", ""),
+        ("list the issues of octo/hello" + ", then list the channels" * 8, "list the channels"),
+    ],
+)
+async def test_words_that_no_tool_of_the_plan_speaks_of_are_left_out_of_it(intent: str, lost: str):
+    made = await plan(intent)
+    assert made.unused == ((lost,) if lost else ())
+    assert made.ready is not bool(lost)
+
+
+async def test_what_is_passed_for_an_input_is_said_with_it():
+    made = await plan("get the weather forecast for the Alps")
+    passed = given(replace(made, unused=("Alps",)), {"city": "Chamonix, Alps", "mood": 1}, HOUSE)
+    assert (passed.missing, passed.given, passed.unused) == ((), ("city",), ("inputs.mood",))
+    assert given(made, {"city": "Chamonix"}, HOUSE).ready
+
+
+async def test_what_is_passed_for_a_parameter_that_is_left_out_is_taken_by_the_step_that_has_it():
+    made = await plan("list the issues of octo/hello")
+    passed = given(made, {"limit": 5}, HOUSE)
+    assert arguments(passed, "hub.list_issues") == {"owner": "octo", "repo": "hello", "limit": "${inputs.limit}"}
+    assert (passed.ready, passed.given) == (True, ("limit",))
+    assert given(made, {"owner": "other"}, HOUSE).unused == ("inputs.owner",)
+    twice = await plan("list the issues of octo/hello, then list the issues of a/b")
+    assert given(twice, {"limit": 5}, HOUSE).unused == ("inputs.limit",)
 
 
 @pytest.mark.parametrize(

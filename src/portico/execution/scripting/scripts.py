@@ -27,6 +27,8 @@ from portico.execution.scripting.memory import Memory
 from portico.upstream.backend import Raw
 
 MAX_CODE = 256 * 1024
+MAX_ARGUMENTS = 2 * 1024**2
+"""Characters: what is checked against a schema is checked where everybody waits."""
 CALL = "call_tool"
 MAX_ASKED = 8_192
 """Characters of a question to the gateway's own functions, which everybody waits for."""
@@ -157,6 +159,8 @@ class _Host:
         self._begun += 1
         if self._begun > self._limits.calls:
             raise CallFailed(f"a script may make {self._limits.calls} calls", fatal=True)
+        if weight([args, kwargs], MAX_ARGUMENTS) >= MAX_ARGUMENTS:
+            raise CallFailed(f"the arguments of a call may have {MAX_ARGUMENTS:,} characters")
         try:
             if namespace:
                 tool = self._bound.tool(namespace, name)

@@ -67,6 +67,11 @@ class Report:
     intent: str = ""
 
     @property
+    def worked(self) -> bool:
+        """Whether it came to its end, and by something that was done just now."""
+        return self.state == "finished" and any(told.state == "done" and not told.earlier for told in self.steps)
+
+    @property
     def outputs(self) -> Mapping[str, Any]:
         """The values of the steps that no other waits for, as far as they are done."""
         last = set(ends({planned.id: planned.step.before for planned in self.plan}))

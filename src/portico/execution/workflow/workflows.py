@@ -53,18 +53,16 @@ class Workflows:
         limits: Limits | None = None,
         policy: Callable[[Tool], bool] = lambda tool: False,
         twice: Callable[[Tool], bool] = ONCE_MORE.allows,
-        on_finished: Callable[[Report], None] = lambda report: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`policy` names tools that need approval beside those that say they destroy, `twice` those that may be
-        tried again; `on_finished` hears successes.
+        tried again.
         """
         self._calls = calls
         self._shapes = shapes
         self._limits = limits or Limits()
         self._policy = policy
         self._twice = twice
-        self.on_finished = on_finished
         kept = self._limits
         self._runs = Runs(most=kept.runs, total_bytes=kept.total_bytes, ttl_s=kept.ttl_s, clock=clock)
 
@@ -109,7 +107,7 @@ class Workflows:
             )
             await execution.run()
             run.shown = execution.shown
-        report = Report(
+        return Report(
             run.id if self._runs.keeps(run) else "",
             _state(execution),
             tuple(execution.told[planned.id] for planned in run.plan),
@@ -121,9 +119,6 @@ class Workflows:
             limits.ttl_s,
             run.intent,
         )
-        if report.state == "finished" and any(told.state == "done" and not told.earlier for told in report.steps):
-            self.on_finished(report)
-        return report
 
     def _checked(self, run: Run, request: Request, snapshot: Snapshot) -> Checked:
         over = tuple(planned for planned in run.plan if planned.id in run.done)

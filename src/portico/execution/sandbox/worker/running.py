@@ -213,7 +213,7 @@ class Running:
         return told if done else _ended(await self._worker.gone(), self._limits.cpu_s)
 
 
-_SPOILS = ("memory", "recursion", "crash")
+_SPOILS = ("memory", "crash")
 """A worker whose script ended so is not used again."""
 
 

@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from portico.execution.workflow.planning.vocabulary import ADVERBS, ASKS, VERBS
 from portico.search.habits import query_terms
 
-MAX_CLAUSES = 8
-
-
 _THEN = re.compile(
     r"[.;!?]+\s+|\n+|\s*(?:->|=>|→|⇒)\s*|\s+>\s+|[。；！？]"
     r"|(?:,\s*)?\b(?:and\s+)?(?:then|after\s+that|afterwards|next|finally|und\s+dann|dann|danach|puis|ensuite|luego"
@@ -42,7 +39,7 @@ def clauses(intent: str) -> list[str]:
     text = _NUMBERED.sub("\n", text)
     parts = [part for sentence in _THEN.split(text) for ordered in _ordered(sentence) for part in _apart(ordered)]
     shown = (_HIDDEN.sub(lambda found: kept[int(found[1])], part).strip(" ,.;:!?\n\t") for part in parts)
-    return [part for part in shown if query_terms(part)][:MAX_CLAUSES]
+    return [part for part in shown if query_terms(part)]
 
 
 def _ordered(sentence: str) -> list[str]:

@@ -110,6 +110,8 @@ def _numbered(param: Param, name: Name, said: Said) -> Any:
     for one in of_kind(said.clause, "number"):
         squashed = "".join(name.words)
         about = {singular(word) for word in (*one.before[-2:], one.after)}
+        if name.words == one.before[-1:]:
+            return _number(one, param)
         if name.aspect in ("id", "number") and name.about and name.about & {singular(word) for word in one.before[-2:]}:
             return _number(one, param)
         limits = squashed in LIMITS or squashed.removeprefix("max") in LIMITS

@@ -16,7 +16,7 @@ from portico.search.habits import query_terms
 from portico.search.lexical.tokens import terms
 
 _GROUPS = re.compile(
-    r"[,;:]\s+|\s+(?:and|or|but|und|et|y)\s+|\s+(?=(?:which|that|who|whose|where|except|without)\s)"
+    r"[,;:]\s+(?:(?:and|or|but)\s+)?|\s+(?:and|or|but|und|et|y)\s+|\s+(?=(?:which|that|who|whose|where|except|without)\s)"
     r"|\s+(?=(?:sorted|ordered|grouped)\s+by\s)",
     re.IGNORECASE,
 )
@@ -69,7 +69,7 @@ def _spoken_of(group: str, known: frozenset[str]) -> bool:
 
 
 def _words(tool: Tool) -> list[str]:
-    schemas = visible.literal([tool.input_schema, tool.output_schema])[:_READ]
+    schemas = visible.literal([tool.input_schema, tool.definition.get("outputSchema")])[:_READ]
     return terms(f"{tool.server} {tool.name} {tool.title} {tool.description[:_READ]} {schemas}")
 
 

@@ -21,6 +21,7 @@ from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.errors import PorticoError
 from portico.execution.cache import is_read_only
+from portico.execution.workflow.planning.clauses import clauses
 from portico.execution.workflow.planning.left_out import left_out
 from portico.execution.workflow.planning.literals import in_general
 from portico.execution.workflow.planning.suggesting import Suggestion, may_change
@@ -118,7 +119,7 @@ class Plans:
                 break
             kept = _read(row)
             if kept is not None and fits(kept, snapshot):
-                return self._suggestion(kept, row.runs, intent, snapshot, fresh)
+                return await asyncio.to_thread(self._suggestion, kept, row.runs, intent[:MAX_TEXT], snapshot, fresh)
         return None
 
     async def _about(self, intent: str, snapshot: Snapshot) -> tuple[frozenset[int], Vector | None]:
@@ -130,7 +131,7 @@ class Plans:
     def _suggestion(self, kept: Template, runs: int, intent: str, snapshot: Snapshot, fresh: Suggestion) -> Suggestion:
         steps, inputs = restored(kept, intent, snapshot, fresh.steps)
         changing = may_change(steps, snapshot, self.read_only)
-        unused = left_out(intent[:MAX_TEXT], steps, snapshot.tools)
+        unused = left_out(intent, steps, snapshot.tools, clauses(intent))
         times = "once" if runs == 1 else f"{runs} times"
         return Suggestion(steps, inputs, (), (f"a plan like this has worked {times}",), changing, runs, unused)
 

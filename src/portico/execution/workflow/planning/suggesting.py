@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from portico.catalog.schema import glance
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.execution.cache import is_read_only
 from portico.execution.shape import Shape
-from portico.execution.workflow.planning.arranging import Input, arranged
+from portico.execution.workflow.planning.arranging import Input, arranged, plain_name
 from portico.execution.workflow.planning.choosing import CANDIDATES, Found, Reader, Together, choose, ordered
 from portico.execution.workflow.planning.clauses import clauses
 from portico.execution.workflow.planning.left_out import is_there, left_out, written
@@ -27,6 +28,7 @@ Find = Callable[[str, int], Awaitable[Sequence[Found]]]
 """The tools that some words mean, best first: (words, how many)."""
 
 _NEAREST = 3
+MAX_CLAUSES = 8
 CONTEXT, ITS_CONTEXT = 0.4, 0.9
 """What a search with the clauses before it counts beside the clause alone; more where it is done to *it*."""
 
@@ -65,11 +67,6 @@ class Suggestion:
         return tuple(self.inputs)
 
     @property
-    def weak(self) -> bool:
-        """Whether something that was asked for is not in the plan."""
-        return bool(self.unserved) or not self.steps
-
-    @property
     def ready(self) -> bool:
         """Whether it could run at once, and do no harm."""
         return bool(self.steps) and not (self.changing or self.inputs or self.unserved or self.unused)
@@ -93,11 +90,12 @@ async def suggest(
     read_only: Callable[[Tool], bool] = is_read_only,
 ) -> Suggestion:
     """A plan for an intent, of the tools that this snapshot shows."""
-    intent = intent[:MAX_TEXT]
+    intent, beyond = intent[:MAX_TEXT], intent[MAX_TEXT:]
     unserved: list[Unserved] = []
     found: list[tuple[str, Sequence[tuple[Tool, float]]]] = []
     before: list[str] = []
-    for clause in await asyncio.to_thread(clauses, intent):
+    asked = await asyncio.to_thread(clauses, intent)
+    for clause in asked[:MAX_CLAUSES]:
         words = in_general(clause)
         hits = await find(words, CANDIDATES)
         weak = any(hit.weak for hit in hits)
@@ -112,7 +110,8 @@ async def suggest(
             found.append((clause, known))
             before.append(words)
     # In a thread: reading some dozens of large definitions would be felt by everybody else.
-    return await asyncio.to_thread(planned, intent, snapshot, found, unserved, shapes, together, read_only)
+    plan = await asyncio.to_thread(planned, intent, snapshot, found, unserved, shapes, together, read_only)
+    return replace(plan, unused=(*plan.unused, *asked[MAX_CLAUSES:], *filter(None, (beyond.strip(),))))
 
 
 def mixed(hits: Sequence[Found], context: Sequence[Found], share: float) -> list[Found]:
@@ -163,17 +162,35 @@ def may_change(
     return tuple(address for address in used if not read_only(snapshot.tools[address]))
 
 
-def given(plan: Suggestion, inputs: Mapping[str, Any]) -> Suggestion:
-    """A plan with what was passed for its inputs, by name; what it has no input for is said and not used."""
-    taken = {name: value for name, value in inputs.items() if name in plan.inputs}
+def given(plan: Suggestion, inputs: Mapping[str, Any], snapshot: Snapshot) -> Suggestion:
+    """A plan with what was passed for its inputs, by name, or for a parameter that only one step has and leaves out.
+
+    What is for neither is said and not used.
+    """
+    steps = [dict(step) for step in plan.steps]
+    taken: dict[str, Any] = {}
+    for name, value in inputs.items():
+        if name in plan.inputs:
+            taken[name] = value
+        elif (
+            plain_name(name) == name and len(places := [step for step in steps if _has_room(step, name, snapshot)]) == 1
+        ):
+            places[0]["arguments"] = {**places[0]["arguments"], name: f"${{inputs.{name}}}"}
+            taken[name] = value
     said = written(list(taken.values()))
     unused = [one for one in plan.unused if not is_there(one, "repo", said)]
     return replace(
         plan,
+        steps=tuple(steps),
         inputs={name: one for name, one in plan.inputs.items() if name not in taken},
         given=tuple(taken),
         unused=(*unused, *(f"inputs.{name}" for name in inputs if name not in taken)),
     )
+
+
+def _has_room(step: Mapping[str, Any], name: str, snapshot: Snapshot) -> bool:
+    takes = (one for one, _, _ in glance(snapshot.tools[step["tool"]].input_schema))
+    return name not in step["arguments"] and name in takes
 
 
 def found_in(ranking: Ranking) -> list[Found]:

@@ -1,0 +1,55 @@
+"""Arguments under a name that the tool does not have, and the parameter that was probably meant. Pure.
+
+Nothing is repaired here: `tz` may well be `timezone`, but only its caller knows.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+from portico.catalog.visible import quoted
+
+MAX_NAMES = 3
+MAX_NAME = 60
+_MAX_PARAMETERS = 200
+_ALIKE = 0.6
+"""From which ratio two names are alike: `tittle` and `title` are, `city` and `zip` are not."""
+
+
+def misnamed(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """What to say of each argument that no parameter has the name of; nothing where none is like it, or none lacks."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict):
+        return ()
+    named = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    free = [name for name in dict.fromkeys([*named, *properties]) if name not in arguments][:_MAX_PARAMETERS]
+    lacking = [name for name in named if name not in arguments]
+    if not lacking and schema.get("additionalProperties") is not False:
+        return ()
+    unknown = [name for name in arguments if name not in properties and len(name) <= MAX_NAME]
+    told: list[str] = []
+    for name in unknown[:MAX_NAMES]:
+        # One that lacks and one too many: these belong together, however they are spelt.
+        only = lacking[0] if len(lacking) == len(unknown) == 1 else None
+        if (meant := nearest(name, free) or only) is not None:
+            told.append(f"unknown argument {quoted(name)}: did you mean {quoted(meant, MAX_NAME)}?")
+    return tuple(told)
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that is most like another: alike in letters, or the one that it is short for."""
+    likeness = [(_likeness(name.casefold(), one.casefold()), one) for one in names if len(one) <= MAX_NAME]
+    best = max(likeness, default=(0.0, ""), key=lambda pair: pair[0])
+    return best[1] if best[0] >= _ALIKE else None
+
+
+def _likeness(one: str, other: str) -> float:
+    short, long = sorted((one, other), key=len)
+    if not short:
+        return 0.0
+    ratio = SequenceMatcher(None, one, other).ratio()
+    if len(short) > 1 and (long.startswith(short) or short in long.replace("-", "_").split("_")):
+        return max(ratio, 0.9)
+    letters = iter(long)
+    is_short_for = len(short) > 1 and short[0] == long[0] and all(letter in letters for letter in short)
+    return max(ratio, 0.7 if is_short_for else 0.0)
