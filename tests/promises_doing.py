@@ -6,7 +6,7 @@ DOING = "issue 5, Doing"
 
 PIPELINE, CHANGES, CACHE = (f"tests/execution/test_{name}.py" for name in ("pipeline", "changes", "cache"))
 REPAIR, LIMITING, RETRYING = (f"tests/execution/test_{name}.py" for name in ("repair", "limiting", "retrying"))
-HANDLES, LEARNED, ENDURANCE = (f"tests/execution/test_{name}.py" for name in ("handles", "learned", "endurance"))
+LEARNED, ENDURANCE = "tests/execution/test_learned.py", "tests/execution/test_endurance.py"
 CODE, HOSTILE = "tests/interaction/test_run_code.py", "tests/interaction/test_hostile_scripts.py"
 BINDING, HINTS, MEMORY = (f"tests/execution/scripting/test_{name}.py" for name in ("binding", "hints", "memory"))
 JAIL, WORKERS = "tests/execution/sandbox/test_jail.py", "tests/execution/sandbox/test_workers.py"
@@ -15,8 +15,14 @@ CHECKING, RUNNING, RESUMING, PLANNING, REMEMBERED = (
     for name in ("checking", "running", "resuming", "suggesting", "remembered")
 )
 ISOLATION, SEMANTIC = "tests/interaction/test_isolation.py", "tests/interaction/test_semantic.py"
-LARGE = "tests/interaction/test_large_results.py"
-MATRIX = "tests/interaction/test_matrix.py"
+GIVING_UP = (
+    "tests/interaction/test_giving_up.py::test_what_a_client_cancels_is_cancelled_at_the_server",
+    "tests/interaction/test_giving_up.py::test_a_client_that_hangs_up_is_gone_for_the_server_too",
+    "tests/interaction/test_giving_up.py::test_a_client_that_closes_its_pipe_is_gone_for_the_server_too",
+    "tests/interaction/test_giving_up.py::test_a_server_behind_http_sees_it_too",
+)
+FLOW = "tests/interaction/test_run_workflow.py"
+SAME_ERRORS = "tests/interaction/test_same_errors.py"
 ROWS, ROWS_SCRIPT = "tests/seeds/test_doing_rows.py", "tests/seeds/test_script_rows.py"
 ROWS_ISOLATION = "tests/seeds/test_isolation_rows.py"
 
@@ -60,7 +66,12 @@ CALLS = promises(
     (
         "call.errors",
         "Every error says its kind, what to do, whether to try again, and the parameters where they were wrong.",
-        (f"{ROWS}::test_d3_every_error_says_its_kind_what_to_do_and_whether_to_try_again",),
+        (
+            f"{ROWS}::test_d3_every_error_says_its_kind_what_to_do_and_whether_to_try_again",
+            f"{SAME_ERRORS}::test_by_call_tool",
+            f"{SAME_ERRORS}::test_in_a_script",
+            f"{SAME_ERRORS}::test_in_a_workflow",
+        ),
     ),
     (
         "call.spans",
@@ -78,7 +89,7 @@ KEPT = promises(
         (
             f"{ROWS}::test_e5_a_definition_that_changed_is_noticed_by_the_call_and_told_once",
             f"{ROWS}::test_e5_what_was_kept_of_the_old_definition_is_not_given_again",
-            f"{CHANGES}::test_a_call_that_still_fits_is_made_and_told_once_to_each_caller",
+            f"{CHANGES}::test_a_call_that_still_fits_is_made_and_told_once_to_who_saw_the_tool_before",
         ),
     ),
     (
@@ -103,6 +114,7 @@ KEPT = promises(
         (
             f"{LEARNED}::test_what_was_learnt_is_known_after_a_restart",
             f"{LEARNED}::test_nobody_s_data_is_written",
+            "tests/interaction/test_learned_shapes.py::test_a_learned_shape_is_described_after_a_restart",
         ),
     ),
     issue=DOING,
@@ -210,7 +222,10 @@ WORKFLOWS = promises(
     (
         "flow.resume",
         "A failure says what ran, and `resume` goes on from there and runs nothing twice.",
-        (f"{RESUMING}::test_resume_runs_what_failed_and_what_waits_for_it_and_nothing_twice",),
+        (
+            f"{RESUMING}::test_resume_runs_what_failed_and_what_waits_for_it_and_nothing_twice",
+            f"{FLOW}::test_a_step_corrected_with_resume_is_followed_by_those_that_wait_for_it",
+        ),
     ),
     (
         "flow.approval",
@@ -218,6 +233,7 @@ WORKFLOWS = promises(
         (
             f"{RESUMING}::test_a_destructive_step_stops_for_approval_while_all_else_runs_and_resume_approves_it",
             f"{RESUMING}::test_what_would_do_something_else_by_then_is_asked_again",
+            f"{FLOW}::test_steps_run_by_every_door_and_an_approval_is_a_resume",
         ),
     ),
     (
@@ -227,6 +243,8 @@ WORKFLOWS = promises(
             f"{PLANNING}::test_an_earlier_answer_fills_what_a_later_step_must_have",
             f"{PLANNING}::test_what_nobody_said_is_an_input_with_its_type_and_description",
             f"{PLANNING}::test_a_clause_that_nothing_serves_is_named_with_what_comes_nearest",
+            f"{FLOW}::test_an_intent_becomes_a_plan_that_can_be_passed_back_and_run",
+            f"{FLOW}::test_a_plan_runs_at_once_only_when_it_is_ready_and_asked_for",
             "benchmarks/planning.py",
         ),
     ),
@@ -270,7 +288,7 @@ SHOWN = promises(
     (
         "doing.speed",
         "A warm script that does nothing takes at most 3 ms, ten calls at once at most twice one.",
-        ("benchmarks/sandbox.py",),
+        ("benchmarks/sandbox.py", "benchmarks/results.py"),
     ),
     (
         "doing.attacks",
@@ -279,12 +297,12 @@ SHOWN = promises(
     ),
     (
         "doing.giving-up",
-        "Whoever gives up a script ends it and its calls.",
-        (f"{CODE}::test_a_client_that_gives_up_ends_the_script_and_its_calls",),
+        "Whoever gives up a call, a script or a workflow ends it, its upstream hears of it, and nothing is left.",
+        (*GIVING_UP, f"{CODE}::test_a_client_that_gives_up_ends_the_script_and_its_calls"),
     ),
     (
         "doing.rows",
-        "Rows A13, C5 to C7, D3 to D6, E2, E4 and E5, and seed 002's examples as printed.",
+        "Rows A13, C5 to C7, D3 to D6 and E2 to E5, and seed 002's examples as printed.",
         (
             f"{ROWS_SCRIPT}::test_a13_typescript_chains_tools",
             f"{ROWS_SCRIPT}::test_c5_a_lua_script_runs_as_printed_with_text_and_structured_content",
@@ -293,6 +311,7 @@ SHOWN = promises(
             f"{ROWS}::test_d3_arguments_are_checked_repaired_where_that_is_certain_and_the_answer_is_checked_too",
             f"{ROWS}::test_d4_any_number_of_identical_calls_at_once_are_one",
             f"{ROWS_SCRIPT}::test_d6_e4_code_runs_in_a_sandbox_and_chains_tools",
+            "tests/seeds/test_workflow_rows.py::test_e3_an_intent_finds_its_tools_suggests_the_steps_and_runs_them",
             f"{ROWS_ISOLATION}::test_e2_each_exposure_lists_its_own_and_a_query_what_serves_it",
         ),
     ),

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from portico.catalog.address import identifiers
+from portico.observability import tracing
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 
@@ -136,14 +136,12 @@ async def test_d6_e4_code_runs_in_a_sandbox_and_chains_tools():
 # Seed 003
 
 
-@pytest.fixture(scope="module")
-def spans() -> InMemorySpanExporter:
-    """What is exported; there is one provider for a process."""
-    exported = InMemorySpanExporter()
-    provider = trace.get_tracer_provider()
-    if not isinstance(provider, TracerProvider):
-        trace.set_tracer_provider(provider := TracerProvider())
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """What is exported. Nobody else's provider is replaced: there is one for a process."""
+    exported, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exported))
+    monkeypatch.setattr(tracing, "_TRACER", provider.get_tracer("portico"))
     return exported
 
 

@@ -16,7 +16,7 @@ async def run(client: Any, **given: Any) -> Any:
     return result
 
 
-async def test_D6_tools_run_in_a_chain_each_with_what_the_one_before_gave():
+async def test_d6_tools_run_in_a_chain_each_with_what_the_one_before_gave():
     steps = [
         {"id": "made", "tool": "notes.create_note", "arguments": {"title": "Milk", "body": "two bottles of milk"}},
         {"id": "read", "tool": "notes.read_note", "arguments": {"id": "${made.id}"}},
@@ -27,7 +27,7 @@ async def test_D6_tools_run_in_a_chain_each_with_what_the_one_before_gave():
         assert done.structured_content["words"] == 4
 
 
-async def test_E3_an_intent_finds_its_tools_suggests_the_steps_and_runs_them():
+async def test_e3_an_intent_finds_its_tools_suggests_the_steps_and_runs_them():
     intent = "how many business days are there between 2026-01-01 and 2026-02-01"
     async with gateway_over(config=Config(servers=servers())) as gateway, connect(gateway) as client:
         plan = await run(client, intent=intent)

@@ -137,7 +137,9 @@ class Code(Section):
     wall_s: float = Field(default=120, gt=0, description="Seconds in all, its calls of tools included.")
     cpu_s: float = Field(default=5, gt=0, description="Seconds of computing.")
     memory: ByteSize = Field(default=ByteSize(128 * 1024**2), ge=8 * 1024**2, description="Memory of a script.")
-    recursion: int = Field(default=200, ge=10, le=1_000, description="Calls of functions within each other; Lua has only its own limit.")
+    recursion: int = Field(
+        default=200, ge=10, le=1_000, description="Calls of functions within each other; Lua has only its own limit."
+    )
     calls: int = Field(default=200, ge=1, description="Calls of tools.")
     parallel: int = Field(default=16, ge=1, description="Calls of tools at the same time; more wait.")
     output: ByteSize = Field(default=ByteSize(256 * 1024), ge=0, description="What it prints; more is dropped.")

@@ -20,6 +20,8 @@ MAX_DEPTH = 24
 MAX_NOTES = 12
 MAX_TEXT = 256 * 1024
 """Of JSON text that is read."""
+_MANY = 100
+"""Unknown names beyond which none is taken for another: so many are no slip."""
 MAX_NAME = 200
 EXACT = 2**53
 """Beyond it a number may already have lost digits on its way, and no text of it is certain."""
@@ -196,7 +198,7 @@ class _Work:
         """Given names that are a parameter's own in another spelling."""
         unknown = [name for name in value if name not in rules.properties]
         wanted = [name for name in (rules.properties if rules.closed else rules.required) if name not in value]
-        if not unknown or not wanted:
+        if not unknown or not wanted or len(unknown) > _MANY:
             return {}
         by_spelling: dict[str, list[str]] = {}
         for name in wanted:

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -58,12 +58,6 @@ class ResultFiles:
         with self._path(name).open("rb") as file:
             file.seek(start)
             return file.read(size)
-
-    def lines(self, name: str) -> Generator[str]:
-        """A body line by line, without their ends."""
-        with self._path(name).open("r", encoding="utf-8", newline="\n") as file:
-            for line in file:
-                yield line.removesuffix("\n")
 
     def delete(self, name: str) -> None:
         """Forget a body, if it is there."""
