@@ -1,7 +1,9 @@
-"""Execution: doing. One pipeline for every way a tool is run: validate → cache → backend → learn → record.
+"""Execution: doing. One pipeline for every way a tool is run, and what runs more than one.
 
-call (the pipeline) · validation (do these arguments fit?) · headers (arguments a modern server wants as HTTP headers)
-cache (answers kept for a while, asked once at a time) · learned (what tools are seen to answer) → shape
-looking (`view="shape"`) · large → handles (results that fit their budget) → bodies, summary, results (the store)
-large → reader (`read_result`, the resource) → reading, selecting · json_stream, sampling, garbage (large JSON)
+pipeline (put together) → call (the way of one call) → changes (is it still the tool that was seen?) · validation,
+repair, misnamed (arguments that fit) · cache · limiting · retrying · learned → shape, shape_text · marks (what is said
+of a result) · headers (arguments a modern server wants as HTTP headers)
+large → handles (results that fit their budget) → bodies, summary, results (the store) · looking (`view="shape"`)
+large → reader (`read_result`, the resource) → reading, selecting · json_stream, sampling, letting_go (large JSON)
+means (what does more than one call) → scripting/ → sandbox/ · workflow/
 """
