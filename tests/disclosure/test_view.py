@@ -147,10 +147,10 @@ async def test_a_call_without_arguments_is_a_call(house: House, arguments: Any):
 
 
 async def test_wrong_arguments_are_answered_with_where_why_and_the_parameters(house: House):
-    text = await house.refused("call_tool", name="tracker.create_issue", arguments={"title": 3, "count": "x"})
+    text = await house.refused("call_tool", name="tracker.create_issue", arguments={"title": [3], "count": "x"})
     assert text.splitlines() == [
         "invalid_arguments: the arguments do not fit tracker.create_issue: "
-        'title: 3 is not of type "string"; count: "x" is not of type "integer"',
+        'title: [3] is not of type "string"; count: "x" is not of type "integer"',
         "Correct the arguments and call again.",
         "tracker.create_issue — Create an issue.",
         " title: string",

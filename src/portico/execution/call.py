@@ -55,10 +55,12 @@ NOBODY = Origin()
 class _Work:
     """One call on its way."""
 
-    __slots__ = ("attempts", "extra", "mismatched", "notes", "seconds", "started", "tool")
+    __slots__ = ("attempts", "began", "extra", "mismatched", "notes", "seconds", "started", "tool")
 
     def __init__(self, tool: Tool, extra: Mapping[str, Any]) -> None:
         self.tool = tool
+        self.began = tool.hash
+        """The definition that the call was made by."""
         self.extra = extra
         """What its server is sent beside name and arguments."""
         self.notes: tuple[str, ...] = ()
@@ -263,7 +265,8 @@ class Calls:
         address = work.tool.address
         if self._changes.gone(work.tool):
             return f"{address} is no longer among the tools of its server: search for another."
-        if self._changes.untold(origin.caller, work.tool):
+        # Asked first, since it counts as told then.
+        if self._changes.untold(origin.caller, work.tool) or work.began != work.tool.hash:
             return f"The definition of {address} changed since you saw it: call it as it is described now."
         return ""
 
