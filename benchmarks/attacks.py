@@ -2,8 +2,9 @@
 
 The scripts are those of `tests/execution/sandbox`; whoever sends them is a process of its own. For each: how it ended,
 how long it took, and what the other client's calls took meanwhile, as a multiple of what they took between the attacks.
-A process that has nothing to do with the gateway and only uses up a core is measured in the same way, as the floor:
-what it costs, the machine costs, not the gateway. Last, what is left behind: processes and memory.
+Two floors are measured in the same way: a process that has nothing to do with the gateway and only uses up a core (what
+it costs, the machine costs), and scripts that mean no harm, one after another (what they cost, company costs). Last,
+what is left behind: processes and memory.
 """
 
 import argparse
@@ -34,6 +35,7 @@ QUIET = 40
 GOAL = 2.0
 READY_S = 60.0
 SPINNER = "(floor: a core used up outside of the gateway)"
+COMPANY = "(floor: scripts that mean no harm)"
 _SPIN = "while True: pass"
 
 
@@ -90,7 +92,10 @@ async def measure(options: argparse.Namespace) -> Report:
                 for language in ("python", "lua", "javascript", "typescript"):
                     await attacker("1 + 1", language)
                 before = await _left(gateway)
-                felt = [await _felt(SPINNER, "", _spinning, bystander, least, most)]
+                felt = [
+                    await _felt(SPINNER, "", _spinning, bystander, least, most),
+                    await _attacked(Attack(COMPANY, "python", "6 * 7", "harmless"), attacker, bystander, least, most),
+                ]
                 for number, attack in enumerate(chosen):
                     print(f"\r{number + 1} of {len(chosen)}", end="", file=sys.stderr, flush=True)
                     quiet += [await _call(bystander) for _ in range(QUIET)]
@@ -208,7 +213,7 @@ async def _left(gateway: psutil.Process) -> tuple[int, float]:
 
 
 def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], after: tuple[int, float]) -> Report:
-    floor, *rest = felt
+    floors, rest = felt[:2], felt[2:]
     usual = {share: percentile(quiet, share) for share in (0.5, 0.99)}
 
     def times(one: Felt, share: float) -> float:
@@ -230,7 +235,7 @@ def _report(felt: list[Felt], quiet: list[float], before: tuple[int, float], aft
             Table(
                 f"{len(rest)} hostile scripts ({CPU_S:g} s of computing, {WALL_S:g} s in all), the worst felt first",
                 columns,
-                tuple(rows([floor, *worst])),
+                tuple(rows([*floors, *worst])),
                 f"× is what another client's calls took, as a multiple of what they took between the attacks (p50 "
                 f"{usual[0.5] * 1000:.1f} ms, p99 {usual[0.99] * 1000:.1f} ms).",
             ),
