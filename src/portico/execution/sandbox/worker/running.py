@@ -5,6 +5,7 @@ either is killed.
 """
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
 from itertools import count
@@ -20,6 +21,8 @@ from portico.execution.sandbox.worker.process import BadFrame, WorkerLost, Worke
 from portico.execution.sandbox.worker.wire import MAX_FRAME
 from portico.upstream import jsontext
 from portico.upstream.garbage import no_collection
+
+logger = logging.getLogger(__name__)
 
 KINDS: tuple[str, ...] = get_args(FaultKind)
 LARGE = 256 * 1024
@@ -160,6 +163,7 @@ class Running:
         except (TypeError, ValueError) as error:
             self._refuse(id, f"the answer cannot be given to a script: {error}")
         except Exception as error:  # whatever it is, a script that waits must be told
+            logger.exception("a script's call of %s.%s failed in the gateway", namespace, name)
             self._refuse(id, f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
         finally:
             self._carried -= size
