@@ -6,8 +6,9 @@ PorticoError
 ├── InvalidArguments       arguments do not fit the tool's schema; carries each problem
 ├── BackendUnavailable     the tool is known, its server cannot be reached now; carries reason and since when
 │   ├── BackendTimeout     the server did not answer in time
-│   ├── BackendBusy        its limits are reached and too many wait already; nothing was sent
+│   ├── BackendBusy        its limits are reached and too many wait already; nothing was sent; carries when to try again
 │   └── RecordedOnly       the server is a recording: it can be searched and read, never called
+├── Overloaded             the gateway has too much to do, or this client asks too much; carries when to try again
 ├── StaleCursor            the catalog changed since the cursor was made, or the cursor is not ours
 └── RemoteError            the upstream answered a JSON-RPC error: code, message and data as they came
 
@@ -33,6 +34,8 @@ class PorticoError(Exception):
     kind = "internal"
     code = INTERNAL_ERROR
     retryable = False
+    retry_after_s: float | None = None
+    """When to try again, as far as that can be said."""
 
     def __init__(self, message: str, *, advice: str = "") -> None:
         super().__init__(message)
@@ -84,6 +87,8 @@ class BackendUnavailable(PorticoError):
 
     kind = "unavailable"
     retryable = True
+    begun = True
+    """Whether the server may have begun with what it was asked."""
 
 
 class BackendTimeout(BackendUnavailable):
@@ -97,12 +102,27 @@ class BackendBusy(BackendUnavailable):
 
     kind = "busy"
 
+    def __init__(self, message: str, *, advice: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message, advice=advice)
+        self.retry_after_s = retry_after_s
+
 
 class RecordedOnly(BackendUnavailable):
     """The server is a recording."""
 
     kind = "recorded_only"
     retryable = False
+
+
+class Overloaded(PorticoError):
+    """The gateway has too much to do, or this client asks too much; nothing was begun."""
+
+    kind = "overloaded"
+    retryable = True
+
+    def __init__(self, message: str, *, advice: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message, advice=advice)
+        self.retry_after_s = retry_after_s
 
 
 class StaleCursor(PorticoError):

@@ -84,6 +84,17 @@ class ToolCalled:
     """The caller took it back: neither a success nor the tool's failure."""
     cached: bool = False
     """An earlier answer was given again: the tool was not run."""
+    error: str = ""
+    """What kind of failure it was: `PorticoError.kind`, or `tool_error` where the tool says so; empty if none."""
+
+
+@dataclass(frozen=True)
+class CallRefused:
+    """A call was refused before its tool was begun: that is nothing the tool did."""
+
+    tool: str
+    error: str
+    """Why: `PorticoError.kind`."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,33 @@ class Searched:
     caller: Caller = NO_CALLER
     vector: NDArray[np.int8] | None = field(default=None, compare=False)
     """What the query means, where it was worked out."""
+
+
+@dataclass(frozen=True)
+class SearchEnded:
+    """A search was answered, whether or not it found anything."""
+
+    seconds: float
+    found: bool
+
+
+@dataclass(frozen=True)
+class ScriptRan:
+    """A script came to its end."""
+
+    language: str
+    seconds: float
+    outcome: str
+    """`ok`, `cancelled`, `refused` (it was not run), or the kind of its fault."""
+
+
+@dataclass(frozen=True)
+class WorkflowRan:
+    """A workflow was run, or went on, as far as it went."""
+
+    seconds: float
+    outcome: str
+    """`finished`, `failed`, `approval` (it waits for one), `refused` (nothing was run), `cancelled`."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +152,21 @@ class StandingsChanged:
     """What use says of the tools was computed anew: the hot list and every order may be another."""
 
 
+@dataclass(frozen=True)
+class ConfigTaken:
+    """The gateway goes by a new configuration."""
+
+    what: str
+    """What it changed, in words."""
+
+
+@dataclass(frozen=True)
+class ConfigRefused:
+    """A changed configuration cannot be used: the gateway goes on by the one it has."""
+
+    reason: str
+
+
 Event = (
     CatalogChanged
     | MeaningsKnown
@@ -122,9 +175,15 @@ Event = (
     | UpstreamLost
     | ResourceUpdated
     | ToolCalled
+    | CallRefused
     | Searched
+    | SearchEnded
+    | ScriptRan
+    | WorkflowRan
     | Shown
     | StandingsChanged
+    | ConfigTaken
+    | ConfigRefused
 )
 Subscriber = Callable[[Event], None]
 

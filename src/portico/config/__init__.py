@@ -3,38 +3,35 @@
 Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as good as a loaded
 one. The key in a file is the field's name.
 
-tree (the whole) → backend (one server) → section (what every part has in common)
+tree (the whole) → backend (one server), limits, keeping → section (what every part has in common)
 """
 
 from portico.config.backend import (
     TARGETS,
     BackendConfig,
     CacheConfig,
+    Health,
     Kind,
+    Restart,
     Timeouts,
     ToolRules,
     fingerprint,
     spelled_kind,
 )
+from portico.config.keeping import Audit, Learning, LearningConfig, Results, Usage
+from portico.config.limits import Code, Limits, Workflow
 from portico.config.section import Section
 from portico.config.tree import (
     LONGEST_NAME,
     META_TOOLS,
     RESERVED_NAMES,
     Budgets,
-    Code,
     Config,
     Exposure,
     Gateway,
-    Learning,
-    LearningConfig,
-    Limits,
     Profile,
     ProfileBudgets,
-    Results,
-    Usage,
     View,
-    Workflow,
     default_data_dir,
 )
 
@@ -43,6 +40,7 @@ __all__ = [
     "META_TOOLS",
     "RESERVED_NAMES",
     "TARGETS",
+    "Audit",
     "BackendConfig",
     "Budgets",
     "CacheConfig",
@@ -50,12 +48,14 @@ __all__ = [
     "Config",
     "Exposure",
     "Gateway",
+    "Health",
     "Kind",
     "Learning",
     "LearningConfig",
     "Limits",
     "Profile",
     "ProfileBudgets",
+    "Restart",
     "Results",
     "Section",
     "Timeouts",

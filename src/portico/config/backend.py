@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import ByteSize, Field, ValidationInfo, field_validator, model_validator
 
 from portico.config.section import Section, internal
 
@@ -107,6 +107,43 @@ class RetryConfig(Section):
     )
 
 
+class Health(Section):
+    """How it is found out that a server which is up no longer answers."""
+
+    every_s: float = Field(
+        default=30, ge=0, description="Ask it so often whether it is there, while nothing else is heard of it; 0 never."
+    )
+    timeout_s: float = Field(default=10, gt=0, description="How long it may take to say so.")
+    failures: int = Field(
+        default=3, ge=1, description="Questions in a row without an answer after which it is started anew."
+    )
+
+
+class Restart(Section):
+    """What happens to a server that fails: it is tried again, later and later, and then left alone."""
+
+    pause_s: float = Field(default=1, gt=0, description="The wait after the first failure; it doubles with each.")
+    longest_s: float = Field(default=60, gt=0, description="The longest wait.")
+    tries: int = Field(
+        default=5, ge=1, description="Failures of a command within `window_s` after which it is put in quarantine."
+    )
+    window_s: float = Field(default=600, gt=0, description="The time in which those count.")
+    quarantine_s: float = Field(
+        default=1_800,
+        ge=0,
+        description="How long it stays there before one more try; 0 is until `portico restart`, or a change of its "
+        "configuration, which end it at once.",
+    )
+    memory: ByteSize = Field(
+        default=ByteSize(4 * 1024**3),
+        ge=0,
+        description="Memory of a command with its children over which it is started anew; 0 is any amount.",
+    )
+    drain_s: float = Field(
+        default=30, ge=0, description="How long calls under way may still take when it is replaced by a new one."
+    )
+
+
 class BackendConfig(Section):
     """One server behind the gateway."""
 
@@ -161,6 +198,8 @@ class BackendConfig(Section):
     cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
     limits: ServerLimits = Field(default=ServerLimits(), description="How much it is asked to do at once.")
     retry: RetryConfig = Field(default=RetryConfig(), description="Which calls are made again when it was lost.")
+    health: Health = Field(default=Health(), description="How it is found out that it no longer answers.")
+    restart: Restart = Field(default=Restart(), description="What happens when it fails.")
     start: Literal["lazy", "boot"] = Field(
         default="lazy", description="Start it on its first call, or with the gateway."
     )

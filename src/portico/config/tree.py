@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ByteSize, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from portico.config.backend import BackendConfig
+from portico.config.keeping import Audit, LearningConfig, Results, Usage
+from portico.config.limits import Code, Limits, Workflow
 from portico.config.section import Section, internal
 from portico.errors import UnknownName
 
@@ -16,7 +18,6 @@ Prefix = Literal["always", "never"]
 MetaTool = Literal[
     "search_tools", "browse_tools", "describe_tools", "call_tool", "run_code", "run_workflow", "read_result"
 ]
-Learning = Literal["caller", "shared", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 META_TOOLS: tuple[str, ...] = get_args(MetaTool)
@@ -42,6 +43,7 @@ class Gateway(Section):
         default=(), description="Origins of web pages that may connect beside our own."
     )
     api: bool = Field(default=True, description="Answer REST under /api as well, with the same token.")
+    metrics: bool = Field(default=True, description="Answer Prometheus under /metrics, with the same token.")
 
 
 class Budgets(Section):
@@ -64,126 +66,6 @@ class ProfileBudgets(Section):
     discovery: int | None = Field(default=None, ge=100, description="Answers of search, browse and describe.")
     result: int | None = Field(default=None, ge=1000, description="A called tool's result.")
     listing: int | None = Field(default=None, ge=0, description="Definitions that an intent or query brings.")
-
-
-class Limits(Section):
-    """What nobody may exceed."""
-
-    start_concurrency: int = Field(
-        default=4,
-        ge=1,
-        description="Servers started together that nobody has called; one counts for its first 5 seconds.",
-    )
-    call_s: float = Field(
-        default=600, gt=0, description="Longest call in seconds, whatever a server's own `timeouts` say."
-    )
-    max_request_bytes: ByteSize = Field(
-        default=ByteSize(4 * 1024**2),
-        gt=0,
-        description="Largest request a client may send; a number or text like 4MiB.",
-    )
-    max_message_bytes: ByteSize = Field(
-        default=ByteSize(64 * 1024**2),
-        gt=0,
-        description="Largest message a server may send; a number or text like 64MiB.",
-    )
-
-
-class LearningConfig(Section):
-    """What search learns from use; `learning: off` is short for `learning: {scope: off}`."""
-
-    scope: Learning = Field(
-        default="caller",
-        description="Who learns together: each client by its name (and profile), all clients (`shared`), or nobody "
-        "(`off`: nothing is learnt). No text of a query is kept, only hashes of its words and its vector.",
-    )
-    half_life_days: float = Field(default=30, gt=0, description="After so many days, what was learnt counts half.")
-    max_followed: int = Field(
-        default=2_000, ge=1, description="Searches and the tools called after them that each scope remembers."
-    )
-    max_together: int = Field(
-        default=5_000, ge=1, description="Pairs of tools used together that each scope remembers."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _a_scope_alone_will_do(cls, data: Any) -> Any:
-        return {"scope": data} if isinstance(data, str | bool) else data
-
-    @field_validator("scope", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: Any) -> Any:
-        # YAML reads a bare `off` as false, and `on` as true.
-        return {False: "off", True: "caller"}[value] if isinstance(value, bool) else value
-
-
-class Results(Section):
-    """Results that were too large for an answer, kept on disk for the caller that got them."""
-
-    ttl_s: float = Field(default=3600, gt=0, description="How long one is kept.")
-    total_bytes: ByteSize = Field(default=ByteSize(256 * 1024**2), ge=0, description="All together; the oldest go.")
-    result_bytes: ByteSize = Field(default=ByteSize(64 * 1024**2), ge=0, description="The largest that is kept.")
-    media_bytes: ByteSize = Field(
-        default=ByteSize(2 * 1024**2), ge=0, description="Images and sounds up to this size pass as they are."
-    )
-
-
-class Code(Section):
-    """Scripts that clients send to `run_code`, and what each may take."""
-
-    languages: tuple[Literal["python", "lua", "javascript", "typescript"], ...] = Field(
-        default=("python", "lua", "javascript", "typescript"), min_length=1, description="The languages that are run."
-    )
-    wall_s: float = Field(default=120, gt=0, description="Seconds in all, its calls of tools included.")
-    cpu_s: float = Field(default=5, gt=0, description="Seconds of computing.")
-    memory: ByteSize = Field(default=ByteSize(128 * 1024**2), ge=8 * 1024**2, description="Memory of a script.")
-    recursion: int = Field(
-        default=200, ge=10, le=1_000, description="Calls of functions within each other; Lua has only its own limit."
-    )
-    calls: int = Field(default=200, ge=1, description="Calls of tools.")
-    parallel: int = Field(default=16, ge=1, description="Calls of tools at the same time; more wait.")
-    output: ByteSize = Field(default=ByteSize(256 * 1024), ge=0, description="What it prints; more is dropped.")
-    answer: ByteSize = Field(default=ByteSize(4 * 1024**2), ge=1024, description="What it returns; more is an error.")
-    workers: int = Field(default=4, ge=1, description="Scripts of one language at the same time; more wait.")
-    state_bytes: ByteSize = Field(
-        default=ByteSize(1024**2),
-        ge=0,
-        description="What each client's scripts may `store` in all; 0 keeps none.",
-    )
-    state_s: float = Field(default=3600, gt=0, description="How long that is kept after the last `store`.")
-
-
-class Workflow(Section):
-    """Workflows that clients send to `run_workflow`, and what each may take."""
-
-    steps: int = Field(default=50, ge=1, le=50, description="Steps.")
-    parallel: int = Field(default=8, ge=1, description="Calls of tools at the same time; more wait.")
-    items: int = Field(default=200, ge=1, description="Elements of one `for_each`.")
-    wall_s: float = Field(
-        default=600, gt=0, description="Seconds in all; what is not over then is cancelled, and can be resumed."
-    )
-    ttl_s: float = Field(default=3600, gt=0, description="How long a run is kept, to be resumed.")
-
-
-class Usage(Section):
-    """How long the record of calls is kept, never with arguments or results; `usage: off` keeps none of it."""
-
-    calls_days: float = Field(default=30, ge=0, description="Days each call is kept for; 0 keeps none.")
-    max_calls: int = Field(default=100_000, ge=0, description="Calls that are kept at most, the latest.")
-    daily_days: float = Field(
-        default=400,
-        ge=0,
-        description="Days that the counts of each tool, and so its statistics, reach back.",
-    )
-    sessions_days: float = Field(
-        default=90, ge=0, description="Days that the tokens shown to each client session are kept for; totals stay."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _off_is_nothing_for_no_time(cls, data: Any) -> Any:
-        # YAML reads a bare `off` as false.
-        return dict.fromkeys(cls.model_fields, 0) if data in (False, "off") else {} if data is True else data
 
 
 class Profile(Section):
@@ -262,6 +144,10 @@ class Config(Section):
     code: Code = Field(default=Code(), description="Scripts.")
     workflow: Workflow = Field(default=Workflow(), description="Workflows.")
     usage: Usage = Field(default=Usage(), description="The record of calls.")
+    audit: Audit = Field(default=Audit(), description="The log of who called what, and how it ended.")
+    watch: bool = Field(
+        default=True, description="Take a changed configuration while running: only the servers that changed restart."
+    )
     database_url: SecretStr | None = Field(
         default=None,
         description="PostgreSQL to share with other gateways (`postgresql://user:password@host/name`): catalog, use, "
@@ -271,6 +157,9 @@ class Config(Section):
         default_factory=default_data_dir, description="Folder for what Portico remembers of its servers."
     )
     log_level: LogLevel = Field(default="warning", description="Least serious messages that are logged (to stderr).")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="How log lines look: for people, or an object of JSON a line."
+    )
     written: dict[str, str] = Field(default={}, **internal("As in a server, for keys outside servers."))
 
     @field_validator("log_level", mode="before")

@@ -15,7 +15,7 @@ MASK = "***"
 
 SENSITIVE = (
     r"(?:api[-_]?key|access[-_]?key|private[-_]?key|(?<![a-z])key(?![a-z])|token|secret|passw(?:or)?d|passphrase|pwd|"
-    r"credential|auth(?!or)|bearer|cookie|session|signature|(?<![a-z])sig(?![a-z])|(?<![a-z])pat(?![a-z])|dsn|"
+    r"credential|auth(?!or(?!i[sz]))|bearer|cookie|session|signature|(?<![a-z])sig(?![a-z])|(?<![a-z])pat(?![a-z])|dsn|"
     r"connection[-_]?string)"
 )
 SECRET_NAME = re.compile(SENSITIVE, re.IGNORECASE)

@@ -1,0 +1,101 @@
+"""The secrets of a configuration by their values, and a mask that finds them in any text.
+
+What looks like a secret is masked wherever it stands (`masking`); a password of three plain words does not look like
+one, and is found only by whoever knows it.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+from portico.config import BackendConfig, Config
+from portico.config_file.masking import MASK, SECRET_NAME, masked_args
+
+SHORTEST = 6
+"""Characters: a shorter value stands in too many harmless words."""
+_SHORTEST_LINE = 16
+"""The same for one line of a value that has several, such as a private key."""
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_PATH = re.compile(r"(?:~?/|\.{1,2}/|[A-Za-z]:[\\/])")
+_HARMLESS = re.compile(r"[\d.,:_-]+|true|false|enabled|disabled|production|development|localhost", re.IGNORECASE)
+
+
+def secret_values(config: Config, environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Every value of a configuration that must not be shown: tokens, passwords, headers, environments of servers."""
+    found: set[str] = set()
+    if config.gateway.token is not None:
+        found.add(config.gateway.token.get_secret_value())
+    if config.database_url is not None:
+        found.update(_in_url(config.database_url.get_secret_value()))
+    for server in config.servers.values():
+        found.update(_of_server(server, environ))
+    return frozenset(value for value in found if len(value) >= SHORTEST)
+
+
+def _of_server(server: BackendConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    yield from server.headers.values()
+    given = {**{name: environ.get(name, "") for name in server.inherit_env}, **server.env}
+    for name, value in given.items():
+        # A folder or a number under a harmless name says nothing secret, and stands in half of all log lines.
+        if SECRET_NAME.search(name) or not (_PATH.match(value) or _HARMLESS.fullmatch(value)):
+            yield value
+            yield from _in_url(value)
+    if server.url is not None:
+        yield from _in_url(server.url)
+    for arg, told in zip(server.args, masked_args(server.args, server.written), strict=True):
+        if told == arg:
+            continue
+        yield from _in_url(arg)
+        name, sign, value = arg.partition("=")
+        # What is shown as a mask alone, or as the variable it came from, is secret as a whole.
+        yield value if sign and told.startswith(f"{name}=") else arg
+
+
+def _in_url(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        if not parts.netloc:
+            return
+        password = parts.password or ""
+    except ValueError:
+        return
+    yield from (password, unquote(password))
+    if not password and parts.username:
+        yield parts.username  # a token in the place of a name
+    yield from (value for name, value in parse_qsl(parts.query) if SECRET_NAME.search(name))
+
+
+class Mask:
+    """Finds values in texts, as they are and as they may have been written down."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets for form in _forms(secret)}
+        # The longest first: one may be a part of another.
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        self.longest = len(self._forms[0]) if self._forms else 1
+
+    def over(self, text: str) -> str:
+        """The text without them."""
+        for form in self._forms:
+            if form in text:
+                text = text.replace(form, MASK)
+        return text
+
+
+def _forms(secret: str) -> Iterator[str]:
+    whole = secret.strip()
+    if len(whole) < SHORTEST:
+        return
+    bare = _SCHEME.fullmatch(whole)
+    lines = [line.strip() for line in whole.splitlines()]
+    pieces = {whole, bare[1] if bare else whole, *(line for line in lines if len(line) >= _SHORTEST_LINE)}
+    for piece in pieces:
+        if len(piece) >= SHORTEST:
+            yield piece
+            yield from (json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1], repr(piece)[1:-1])
+            data = piece.encode(errors="surrogatepass")
+            yield from (repr(data)[2:-1], quote(data, safe=""), quote(data), quote_plus(data))
+            yield base64.b64encode(data).decode().rstrip("=")
