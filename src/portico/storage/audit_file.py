@@ -1,0 +1,181 @@
+"""The audit log on disk: whole lines appended at once, by as many gateways as like, and begun anew when it is large.
+
+`audit.jsonl` is written; `audit.jsonl.1` is what it was before, `.2` what that was before, and so on. A line goes out
+in one write to a file opened for appending, so those of several processes never mix. Whoever finds the file full
+moves it on, holding a lock on it; the others notice that the name stands for another file now.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from portico.storage.habit_key import new_key, read_key, renew_key
+
+_BLOCK = 64 * 1024
+_OPENED = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Read as well, to see how the file ends; never waiting, should it be a pipe that nobody reads."""
+
+
+class AuditFile:
+    """One log. Appending blocks for as long as the system takes to accept a line."""
+
+    def __init__(self, path: Path, *, max_bytes: int, files: int) -> None:
+        """Nothing is opened or made before the first line."""
+        self._path = os.path.realpath(path)
+        self._max_bytes = max_bytes
+        self._files = files
+        self._handle: int | None = None
+        self._known: tuple[int, int] | None = None
+        """Which file is open: its device and number."""
+        self._torn = False
+        """The last line is not whole: a disk was full, or a process died."""
+
+    def append(self, line: bytes) -> None:
+        """Add a line, which ends in a line break; raises OSError."""
+        handle, size = self._current()
+        if size and size + len(line) > self._max_bytes and self._moved_on(handle):
+            self.close()
+            handle, _ = self._current()
+        whole = b"\n" + line if self._torn else line
+        written = os.write(handle, whole)
+        self._torn = written != len(whole)
+        if self._torn:
+            raise OSError(f"only {written} of {len(whole)} bytes could be written")
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk; for a thread. Raises OSError."""
+        if self._handle is None:
+            return
+        # One of our own: the other may be closed meanwhile.
+        handle = os.dup(self._handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def close(self) -> None:
+        """Let go of the file; the next line opens it again."""
+        handle, self._handle, self._known = self._handle, None, None
+        if handle is not None:
+            os.close(handle)
+
+    def _current(self) -> tuple[int, int]:
+        """The file that stands under the name now, and its size."""
+        if self._handle is not None:
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(self._path)
+                if (found.st_dev, found.st_ino) == self._known:
+                    return self._handle, found.st_size if stat.S_ISREG(found.st_mode) else 0
+            self.close()
+        return self._open()
+
+    def _open(self) -> tuple[int, int]:
+        Path(self._path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._path, _OPENED, 0o600)
+        try:
+            found = os.fstat(handle)
+            regular = stat.S_ISREG(found.st_mode)
+            self._torn = regular and found.st_size > 0 and _last_byte(handle, found.st_size) != b"\n"
+        except BaseException:
+            os.close(handle)
+            raise
+        self._handle, self._known = handle, (found.st_dev, found.st_ino)
+        return handle, found.st_size if regular else 0
+
+    def _moved_on(self, handle: int) -> bool:
+        """Whether the name is free for a new file: we, or somebody else, moved the full one on."""
+        if not _locked(handle):
+            return False  # somebody is at it, and a few lines more do no harm
+        try:
+            found = os.stat(self._path)
+            if (found.st_dev, found.st_ino) != self._known:
+                return True
+            # The file itself last: until then nobody can fill a new one, and begin the same.
+            for number in range(self._files - 1, 0, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(earlier(self._path, number - 1), earlier(self._path, number))
+            if self._files == 1:
+                os.unlink(self._path)
+        except FileNotFoundError:
+            return True
+        finally:
+            _unlocked(handle)
+        return True
+
+
+def earlier(path: str | Path, number: int) -> str:
+    """The name of the file before, and before that."""
+    return f"{path}.{number}" if number else str(path)
+
+
+def latest(path: Path, files: int) -> Iterator[bytes]:
+    """Every line there is, the last one first."""
+    real = os.path.realpath(path)
+    for number in range(files):
+        with contextlib.suppress(FileNotFoundError), open(earlier(real, number), "rb") as file:
+            yield from _backwards(file.fileno(), os.fstat(file.fileno()).st_size)
+
+
+def kept_key(path: Path) -> bytes:
+    """The key that arguments and sessions are hashed with, made when there is none; raises OSError."""
+    if (key := read_key(path)) is not None:
+        return key
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists():
+        return renew_key(path)  # it is no key
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(new_key())
+        # Of gateways that start together, the first to link its key has made it the key of all.
+        with contextlib.suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return read_key(path) or renew_key(path)
+
+
+def _backwards(handle: int, end: int) -> Iterator[bytes]:
+    rest = b""
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        os.lseek(handle, begin, os.SEEK_SET)
+        block = os.read(handle, end - begin)
+        end = begin
+        rest, *lines = (block + rest).split(b"\n")
+        yield from (line for line in reversed(lines) if line)
+    if rest:
+        yield rest
+
+
+def _last_byte(handle: int, size: int) -> bytes:
+    os.lseek(handle, size - 1, os.SEEK_SET)
+    return os.read(handle, 1)
+
+
+if sys.platform == "win32":
+
+    def _locked(handle: int) -> bool:
+        """A file that others hold open cannot be moved there anyway."""
+        return True
+
+    def _unlocked(handle: int) -> None:
+        return
+
+else:
+    import fcntl
+
+    def _locked(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlocked(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
