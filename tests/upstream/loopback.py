@@ -67,6 +67,7 @@ class Caller:
 
     def __init__(self, answers: dict[str, Raw] | None = None, origin: str = "client") -> None:
         self.origin = origin
+        self.capabilities: Raw = {}
         self.told: list[tuple[str, Raw]] = []
         self.asked: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue()
         self._answers = answers or {}

@@ -252,6 +252,26 @@ async def test_an_end_while_a_request_is_still_being_sent_leaves_nothing_unheard
     assert complaints == []
 
 
+async def test_a_request_given_up_as_the_end_comes_leaves_nothing_unheard_either():
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def never(frame: Raw) -> None:
+        await asyncio.Event().wait()
+
+    peer = Peer("far", never, Ears())
+    asking = asyncio.create_task(peer.request("tools/call", None))
+    await settled()
+    peer.end("over")
+    asking.cancel()
+    await asyncio.wait({asking}, timeout=PATIENCE_S)
+    assert asking.cancelled()
+    del asking, peer
+    gc.collect()
+    await settled()
+    assert complaints == []
+
+
 # --- progress
 
 

@@ -4,55 +4,23 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from portico.app import Gateway
 from portico.config import BackendConfig, Config, Limits, Timeouts
 from portico.errors import BackendUnavailable, RemoteError
-from portico.events import Bus, Event, UpstreamLost, UpstreamReady
+from portico.events import Event, UpstreamLost, UpstreamReady
 from portico.storage.manifests import Manifests
 from portico.testing import FakeBackend, connect, gateway_over
-from portico.upstream import supervisor
 from portico.upstream.backend import Connection, Era, Listener
 from portico.upstream.stdio import StdioBackend
-from portico.upstream.supervisor import Upstream
 from tests.fixtures import broken
 from tests.upstream.scripted import PATIENCE_S, methods, misbehaved, overheard, script
-
-ECHO = {"name": "echo", "description": "Repeats.", "inputSchema": {"type": "object"}}
-ANSWER: dict[str, Any] = {"content": [{"type": "text", "text": "echoed"}]}
-
-
-def fake(**options: Any) -> FakeBackend:
-    backend = FakeBackend([ECHO], **options)
-    backend.on_call("echo", lambda _: ANSWER)
-    return backend
-
-
-class Slow(FakeBackend):
-    """A server whose start takes until `gate` is set."""
-
-    def __init__(self) -> None:
-        super().__init__([ECHO])
-        self.on_call("echo", lambda _: ANSWER)
-        self.gate = asyncio.Event()
-        self.begun = asyncio.Event()
-        self.cancelled = 0
-
-    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
-        self.begun.set()
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        return await super().connect(listener, era)
+from tests.upstream.supervised import ANSWER, ECHO, Slow, alive, call, fake, until, upstream
 
 
 class Unusual(FakeBackend):
@@ -60,34 +28,6 @@ class Unusual(FakeBackend):
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         raise KeyError("surprise")
-
-
-@asynccontextmanager
-async def upstream(backend: Any, **options: Any) -> AsyncGenerator[Upstream]:
-    watched = Upstream("server", backend, Bus(), **options)
-    try:
-        yield watched
-    finally:
-        async with asyncio.timeout(PATIENCE_S):
-            await watched.stop()
-        if isinstance(backend, StdioBackend):
-            backend.guard.close()
-
-
-async def call(watched: Upstream, name: str = "echo", session: str = "") -> str:
-    async with asyncio.timeout(PATIENCE_S):
-        result = await watched.request("tools/call", {"name": name, "arguments": {}}, session=session)
-    return result["content"][0]["text"]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - what is awaited is another process's doing
-            await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def server(command: Sequence[str], **options: Any) -> BackendConfig:
@@ -200,11 +140,11 @@ async def test_after_a_failure_the_reason_is_answered_at_once_without_another_tr
 
 async def test_pauses_double_up_to_a_limit_and_an_answer_ends_them(monkeypatch: pytest.MonkeyPatch):
     now = 1_000.0
-    monkeypatch.setattr(supervisor.time, "monotonic", lambda: now)
+    monkeypatch.setattr("portico.upstream.breaker._JITTER", 0)
     backend = fake()
     backend.refuses = BackendUnavailable("no")
     waits: list[int] = []
-    async with upstream(backend) as watched:
+    async with upstream(backend, clock=lambda: now) as watched:
         for _ in range(8):
             with pytest.raises(BackendUnavailable):
                 await call(watched)
@@ -396,7 +336,7 @@ async def test_a_call_does_not_wait_at_the_gate():
 
 
 async def test_servers_that_never_answer_do_not_keep_the_others_outside_the_gate(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("portico.app.GATE_PATIENCE_S", 0.05)
+    monkeypatch.setattr("portico.app.warming.GATE_PATIENCE_S", 0.05)
     backends: dict[str, Any] = {"a": Slow(), "b": Slow(), "c": fake()}
     async with gateway_over(backends, Config(limits=Limits(start_concurrency=1)), listed=False) as gateway:
         await until(lambda: gateway.upstreams["c"].state == "ready")

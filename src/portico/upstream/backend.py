@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from portico.errors import INTERNAL_ERROR, RemoteError
+
 Era = Literal["legacy", "modern"]
 """`legacy`: the initialize handshake, 2024-11-05 … 2025-11-25. `modern`: the per-request envelope, 2026-07-28."""
 
@@ -25,11 +27,23 @@ class Hello:
     instructions: str = ""
 
 
+class CallOver(RemoteError):
+    """A question came for a call that is over: where its client has others under way, it may be about one of those."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERNAL_ERROR, "the call that this question belongs to is over")
+
+
 class Relay(Protocol):
     """The way back to the caller whose request an upstream is working on.
 
     Telling never raises, however the way to the client fails; asking raises PorticoError and nothing else.
     """
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the caller's client can be asked, as it declared it: `sampling`, `elicitation`, `roots`."""
+        ...
 
     @property
     def origin(self) -> str:
@@ -85,7 +99,11 @@ NO_OPTIONS = Ask()
 
 
 class Connection(Protocol):
-    """One live conversation with an upstream."""
+    """One live conversation with an upstream.
+
+    One that can tell sets its attribute `spoke` whenever anything is heard of its server: whoever looks after it takes
+    that for a sign of life.
+    """
 
     @property
     def hello(self) -> Hello: ...

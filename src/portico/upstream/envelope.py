@@ -4,8 +4,8 @@ The modern era (2026-07-28) repeats version, client and capabilities in every re
 never see those keys. Everything else in `_meta` belongs to the caller and passes untouched.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from portico import __version__
 from portico.upstream.backend import Raw
@@ -21,6 +21,9 @@ CLIENT_CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
 LOG_LEVEL_KEY = _PREFIX + "logLevel"
 SERVER_INFO_KEY = _PREFIX + "serverInfo"
 SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
+INPUT_RESPONSES = "inputResponses"
+REQUEST_STATE = "requestState"
+_MODERN_PARAMS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _ENVELOPE_KEYS = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY})
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
@@ -43,15 +46,38 @@ def modern_params(params: Mapping[str, Any] | None) -> Raw:
     return given
 
 
+def declaring(params: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Params that say what the client they come from can be asked, unless it said so itself."""
+    meta = params.get("_meta")
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    if not capabilities or CLIENT_CAPABILITIES_KEY in given:
+        return params
+    return {**params, "_meta": {**given, CLIENT_CAPABILITIES_KEY: dict(capabilities)}}
+
+
+def without_answers(params: Mapping[str, Any]) -> Raw:
+    """Params without answers to questions."""
+    return {key: value for key, value in params.items() if key not in _MODERN_PARAMS}
+
+
+def wanting_log(params: Raw, level: str | None) -> Raw:
+    """Params that ask a modern server for log messages, as a client of the handshake era did once and for all."""
+    if level is None:
+        return params
+    meta = params.get("_meta")
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    return {**params, "_meta": {**given, LOG_LEVEL_KEY: level}}
+
+
 def legacy_params(params: Mapping[str, Any] | None) -> Raw | None:
-    """Params without the modern envelope."""
+    """Params without the modern envelope, and without answers to questions: that era has other ways for those."""
     if not params:
         return None if params is None else {}
     meta = params.get("_meta")
     if not isinstance(meta, Mapping) or _ENVELOPE_KEYS.isdisjoint(meta):
-        return dict(params)
+        return without_answers(params)
     kept = {key: value for key, value in meta.items() if key not in _ENVELOPE_KEYS}
-    stripped = {key: value for key, value in params.items() if key != "_meta"}
+    stripped = {key: value for key, value in params.items() if key != "_meta" and key not in _MODERN_PARAMS}
     if kept:
         stripped["_meta"] = kept
     return stripped
@@ -83,13 +109,15 @@ def initialize_params() -> Raw:
     }
 
 
-def subscription_params(capabilities: Mapping[str, Any]) -> Raw | None:
-    """The `subscriptions/listen` params that follow an upstream's lists, or None when it announces no changes."""
-    wanted = {
+def subscription_params(capabilities: Mapping[str, Any], uris: Sequence[str] = ()) -> Raw | None:
+    """The `subscriptions/listen` params that follow an upstream's lists and these resources; None without any."""
+    wanted: Raw = {
         f"{kind}ListChanged": True
         for kind in ("tools", "prompts", "resources")
         if isinstance(declared := capabilities.get(kind), Mapping) and declared.get("listChanged")
     }
+    if uris:
+        wanted["resourceSubscriptions"] = list(uris)
     return {"notifications": wanted} if wanted else None
 
 

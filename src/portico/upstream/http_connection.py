@@ -16,16 +16,23 @@ from portico.errors import (
     RemoteError,
 )
 from portico.upstream import jsonrpc
-from portico.upstream.backend import NO_OPTIONS, Ask, Era, Hello, Listener, Raw, Relay
+from portico.upstream.allowance import Allowance
+from portico.upstream.backend import NO_OPTIONS, Ask, CallOver, Era, Hello, Listener, Raw, Relay
+from portico.upstream.elicited import COMPLETE, Elicited
 from portico.upstream.envelope import legacy_params, modern_params, with_progress_token
 from portico.upstream.handshake import DiedOfProbe, Protocols, introduce
 from portico.upstream.http_exchange import Exchange, ServerUnreachable
-from portico.upstream.http_following import follow_session, follow_subscription
+from portico.upstream.http_following import Listens, follow_session
 from portico.upstream.http_headers import SESSION_HEADER, handshake_headers, negotiated_version, routing_headers
 from portico.upstream.http_refusal import HttpRefusal, SessionGone
+from portico.upstream.patience import Patience
+from portico.upstream.subscription import WATCHING, Subscription
+from portico.upstream.telling import Telling
 
 MAX_REQUESTS = 100
 """Requests under way at one time; more wait their turn. Answers and cancellations never wait."""
+MAX_QUESTIONS, QUESTIONS_PER_S = 500, 50.0
+"""Requests of the server's own that are answered: so many at once, so many a second after that."""
 FAREWELL_S = 1.0
 ANSWER_S = 30.0
 DELETE_S = 2.0
@@ -43,16 +50,19 @@ _ABOUT_NO_REQUEST = frozenset(
 @dataclass(slots=True, eq=False)
 class _Call:
     method: str
-    ask: Ask
-    started: float
-    clock: asyncio.Timeout
+    patience: Patience
+    telling: Telling
     progress_token: str | int | None = None
     sent: bool = False
     answering: "set[asyncio.Task[None]]" = field(default_factory=set)
 
+    @property
+    def relay(self) -> Relay | None:
+        return self.patience.ask.relay
+
     async def pause(self) -> None:
-        if self.ask.relay is not None:
-            await self.ask.relay.pause()
+        if self.relay is not None:
+            await self.relay.pause()
 
 
 class HttpConnection:
@@ -65,15 +75,20 @@ class HttpConnection:
         self._roots = roots
         self._hello: Hello | None = None
         self._modern = False
+        self._subscription: Subscription | None = None
         self._session: str | None = None
         self._last_id = 0
         self._calls: dict[int, _Call] = {}
         self._turns = asyncio.Semaphore(MAX_REQUESTS)
         self._answering: dict[str, asyncio.Task[None]] = {}
+        self._withdrawn: set[str] = set()
+        self._elicited = Elicited()
+        self._questions = Allowance(MAX_QUESTIONS, QUESTIONS_PER_S)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: str | None = None
         self._closing: asyncio.Task[None] | None = None
         self.last_error = ""
+        self.spoke = False
 
     @property
     def hello(self) -> Hello:
@@ -98,20 +113,25 @@ class HttpConnection:
         except DiedOfProbe as died:
             raise died.__cause__ or died from None
         self._modern = self._hello.era == "modern"
+        self._exchange.introduced = True
         if self._modern:
             self._exchange.shared_headers({})
+            listens = Listens(self._exchange, self._heard)
+            self._subscription = Subscription(
+                self._name, self._hello.capabilities, listens.open, self._listener.notified
+            )
         self._spawn(self._follow())
 
     async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
         """Send a request in the era that was agreed."""
         if self._ended is not None:
             raise BackendUnavailable(f"{self._name}: {self._ended}")
+        if self._subscription is not None and method in WATCHING:
+            return await self._subscription.request(method, params, ask.timeout)
         self._last_id += 1
         request_id = self._last_id
         params = modern_params(params) if self._modern else legacy_params(params)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        call = _Call(method, ask, started, asyncio.timeout_at(ask.deadline(started, started)))
+        call = _Call(method, Patience(ask), Telling(self._spawn))
         if ask.relay is not None:
             params, call.progress_token = with_progress_token(params, request_id)
         headers = {**routing_headers(method, params), **ask.headers} if self._modern else ask.headers
@@ -121,7 +141,7 @@ class HttpConnection:
             await self._heard(message, call)
 
         try:
-            async with call.clock, self._turns:
+            async with call.patience.clock, self._turns:
                 call.sent = True
                 result, _ = await self._exchange.ask(
                     jsonrpc.frame(method, params, request_id),
@@ -129,14 +149,18 @@ class HttpConnection:
                     headers=headers,
                     paused=None if self._modern else call.pause,
                 )
+                await call.telling.told()
                 return result
         except TimeoutError:
             self._abandon(request_id, call, "timed out")
-            error = jsonrpc.timed_out(self._name, method, ask, loop.time() - started)
+            error = jsonrpc.timed_out(self._name, method, ask, call.patience.waited)
             self.last_error = error.message
             raise error from None
         except asyncio.CancelledError:
             self._abandon(request_id, call, "cancelled by the caller")
+            raise
+        except RemoteError as error:
+            self._elicited.refused({"code": error.code, "data": error.data}, ask.relay)
             raise
         except BackendUnavailable as error:
             self.last_error = error.message
@@ -145,6 +169,7 @@ class HttpConnection:
             raise
         finally:
             del self._calls[request_id]
+            call.telling.stop()
             for task in call.answering:
                 task.cancel()
 
@@ -211,10 +236,8 @@ class HttpConnection:
             self._listener.lost(reason)
 
     async def _follow(self) -> None:
-        if self._modern:
-            reason = await follow_subscription(
-                self._exchange, self.hello.capabilities, self._heard, lambda method: self._listener.notified(method, {})
-            )
+        if self._subscription is not None:
+            reason = await self._subscription.follow()
         else:
             reason = await follow_session(self._exchange, self._heard)
         if reason is not None:
@@ -222,6 +245,7 @@ class HttpConnection:
 
     async def _heard(self, message: Raw, call: _Call | None = None) -> None:
         """A message that is no answer: on the stream of `call`, or outside any."""
+        self.spoke = True
         method, request_id = message.get("method"), message.get("id")
         if not isinstance(method, str):
             return
@@ -234,35 +258,43 @@ class HttpConnection:
 
     async def _notified(self, method: str, params: Raw, call: _Call | None) -> None:
         if method == "notifications/progress":
-            await self._progressed(params)
+            self._progressed(params)
         elif method == "notifications/cancelled":
-            if (task := self._answering.get(str(params.get("requestId")))) is not None:
+            if (task := self._answering.get(known := str(params.get("requestId")))) is not None:
+                self._withdrawn.add(known)
                 task.cancel()
-        elif (relay := self._addressee(method, call)) is not None:
-            await relay.notify(method, params)
+        elif (relay := self._addressee(method, params, call)) is not None:
+            if call is not None and method == "notifications/message":
+                call.telling.tell(relay, method, params)
+            else:
+                await relay.notify(method, params)
         else:
             self._listener.notified(method, params)
 
-    async def _progressed(self, params: Raw) -> None:
+    def _progressed(self, params: Raw) -> None:
         call = self._calls.get(jsonrpc.known_id(params.get("progressToken")))
-        if call is None or call.ask.relay is None or call.progress_token is None:
+        if call is None or call.relay is None or call.progress_token is None:
             return
-        if not call.clock.expired():
-            call.clock.reschedule(call.ask.deadline(call.started, asyncio.get_running_loop().time()))
-        await call.ask.relay.notify("notifications/progress", {**params, "progressToken": call.progress_token})
+        call.patience.progressed()
+        told = {**params, "progressToken": call.progress_token}
+        call.telling.tell(call.relay, "notifications/progress", told)
 
-    def _addressee(self, method: str, call: _Call | None) -> Relay | None:
+    def _addressee(self, method: str, params: Raw, call: _Call | None) -> Relay | None:
+        if method == COMPLETE:
+            return self._elicited.completed(params)
         if call is not None and (method not in _ABOUT_NO_REQUEST or call.method == "subscriptions/listen"):
-            return call.ask.relay
+            return call.relay
         return self._sole_caller() if method == "notifications/message" else None
 
     def _sole_caller(self) -> Relay | None:
         # Not every server says which call a message belongs to; while all calls come from one client, it is that one.
-        return jsonrpc.sole_caller(call.ask.relay for call in self._calls.values())
+        return jsonrpc.sole_caller(call.relay for call in self._calls.values())
 
     def _asked(self, request_id: object, method: str, params: Raw, call: _Call | None) -> None:
         if not jsonrpc.answerable(request_id) or len(self._tasks) >= 2 * jsonrpc.MAX_SERVER_REQUESTS:
             return  # a flood, or an id that would be one: even refusals would only feed it
+        if not self._questions.take():
+            return  # a flood as well: each answer is a request of its own
         if len(self._answering) >= jsonrpc.MAX_SERVER_REQUESTS:
             self._spawn(self._tell(jsonrpc.too_many(request_id)))
             return
@@ -273,17 +305,32 @@ class HttpConnection:
 
     def _whom_to_ask(self, call: _Call | None) -> tuple[Relay | None, bool]:
         if call is not None:
-            return call.ask.relay, False
-        in_flight = [other.ask.relay for other in self._calls.values()]
+            return call.relay, False
+        in_flight = [other.relay for other in self._calls.values()]
         return jsonrpc.addressee(in_flight)
 
     async def _answer(
         self, request_id: object, method: str, params: Raw, asked: tuple[Relay | None, bool], call: _Call | None
     ) -> None:
         relay, shared = asked
+        self._elicited.asked(method, params, relay)
+        concerned = self._calls.values() if call is None else (call,)
+        asked_now = relay is not None and method in jsonrpc.QUESTIONS
+        held = [one.patience for one in concerned if asked_now and one.relay is not None]
         try:
+            for patience in held:
+                patience.hold()
             frame = await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots, shared=shared)
+        except CallOver:
+            frame = jsonrpc.unheard(request_id)
+        except asyncio.CancelledError:
+            if str(request_id) in self._withdrawn or self._ended is not None:
+                raise
+            frame = jsonrpc.unheard(request_id)
         finally:
+            for patience in held:
+                patience.release()
+            self._withdrawn.discard(str(request_id))
             self._answering.pop(str(request_id), None)
             if call is not None:
                 # From here on the answer is on its way: the end of the call no longer stops it.

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from portico.errors import BackendUnavailable, PorticoError
-from portico.upstream import json_windows, jsontext
+from portico.upstream import json_windows, jsontext, lines
 from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
@@ -24,6 +24,7 @@ from portico.upstream.http_refusal import (
     secrets_in,
 )
 from portico.upstream.jsonrpc import remote_error
+from portico.upstream.turns import Turns
 from portico.upstream.wire import Reply, StaleConnection, TooLarge, Unreachable, Wire, WireError
 
 Hear = Callable[[Raw], Awaitable[None]]
@@ -66,6 +67,8 @@ class Exchange:
         self._secrets = secrets_in(headers)
         self._closed = asyncio.Event()
         self.sent = 0
+        self.introduced = False
+        """Whether the server knows us: then not to know us any more is the end of the conversation, session or not."""
         self.shared_headers({})
 
     def shared_headers(self, headers: Mapping[str, str]) -> None:
@@ -243,7 +246,10 @@ class Exchange:
         try:
             message: Any = await json_windows.loads(body)
         except (ValueError, RecursionError) as error:
-            raise not_an_answer(self._name, f"sent what is not JSON ({error})", body, self._secrets) from None
+            # Half a surrogate pair in one of its descriptions must not cost a server its whole listing.
+            message = await asyncio.to_thread(lines.salvaged, body)
+            if message is None:
+                raise not_an_answer(self._name, f"sent what is not JSON ({error})", body, self._secrets) from None
         found = cast("list[Any]", message) if isinstance(message, list) else [message]
         if not all(isinstance(item, dict) for item in found):
             raise not_an_answer(self._name, "sent what is not a JSON-RPC message", body, self._secrets)
@@ -262,7 +268,7 @@ class Exchange:
             reply.headers,
             body,
             self._credentials,
-            in_session=self._in_session,
+            in_session=self._in_session or self.introduced,
             secrets=self._secrets,
         )
 
@@ -298,6 +304,7 @@ class Messages:
         self._reply = reply
         self._events = events
         self._ready: deque[Raw] = deque()
+        self._turns = Turns()
 
     @property
     def last_id(self) -> str | None:
@@ -321,7 +328,9 @@ class Messages:
                 return None
             for event in events:
                 if event.type == "message" and event.data:
+                    await self._turns.taken()
                     self._ready.extend(await self._exchange.decoded(event.data))
+                    self._turns.spend(len(event.data))
         return self._ready.popleft()
 
 

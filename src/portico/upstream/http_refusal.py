@@ -28,7 +28,9 @@ class HttpRefusal(BackendUnavailable):
 
 
 class SessionGone(HttpRefusal):
-    """The server no longer knows our session."""
+    """The server no longer knows our session, and so it did nothing of what we asked in it."""
+
+    begun = False
 
 
 def secrets_in(headers: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from portico.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, BackendTimeout, PorticoError, RemoteError
-from portico.upstream.backend import Ask, Raw, Relay
+from portico.upstream.backend import Ask, CallOver, Raw, Relay
 
 MAX_SERVER_REQUESTS = 64
 """Requests of the other side handled at one time; more are refused."""
+QUESTIONS = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
+"""What a server may ask of the client whose call it works on."""
 MAX_ID_CHARS = 256
 """What a server may have us remember and repeat of its own requests."""
 
@@ -70,6 +72,12 @@ def addressee(in_flight: Sequence[Relay | None]) -> tuple[Relay | None, bool]:
     return relay, relay is None and any(in_flight)
 
 
+def unheard(request_id: object) -> Raw:
+    """The answer to a question whose call ended before it was answered."""
+    over = CallOver()
+    return refusal(request_id, over.code, over.message)
+
+
 def timed_out(name: str, method: str, ask: Ask, waited: float) -> BackendTimeout:
     """A server did not answer."""
     if ask.longest is not None and waited >= ask.longest:
@@ -86,12 +94,17 @@ def timed_out(name: str, method: str, ask: Ask, waited: float) -> BackendTimeout
 async def answer_upstream(
     request_id: object, method: str, params: Raw, relay: Relay | None, roots: tuple[Raw, ...], *, shared: bool = False
 ) -> Raw:
-    """The answer frame to a request an upstream made of us; `shared`: it may be about any of several clients."""
+    """The answer frame to a request an upstream made of us; `shared`: it may be about any of several clients.
+
+    Raises CallOver where the relay's call is over.
+    """
     if method == "ping":
         return result(request_id, {})
-    if method in ("sampling/createMessage", "elicitation/create", "roots/list") and relay is not None:
+    if method in QUESTIONS and relay is not None:
         try:
             return result(request_id, await relay.request(method, params))
+        except CallOver:
+            raise
         except PorticoError as error:
             if method != "roots/list":
                 return refusal(request_id, error.code, error.message, getattr(error, "data", None))

@@ -90,10 +90,12 @@ def message(line: bytes, loads: Callable[[bytes], Any] = jsontext.loads) -> tupl
     try:
         return loads(line), True
     except ValueError:
-        return _salvaged(line) or _unreadable_answer(line), False
+        if not line.endswith(b"\n"):
+            return salvaged(line), False  # cut off by the server's end, which says more than that it cannot be read
+        return salvaged(line) or _unreadable_answer(line), False
 
 
-def _unreadable_answer(line: bytes) -> object:
+def _unreadable_answer(line: bytes) -> Raw | None:
     """What stands in for an answer that cannot be read, so that only its request fails, and at once."""
     found = _FIRST.match(line) or _LAST.search(line[-_EDGE:])
     return None if found is None else _failed(found, "the server's answer cannot be read as JSON")
@@ -103,7 +105,7 @@ def _failed(found: "re.Match[bytes]", reason: str) -> Raw:
     return {"jsonrpc": "2.0", "id": int(found[1]), "error": {"code": INTERNAL_ERROR, "message": reason}}
 
 
-def _salvaged(line: bytes) -> object:
+def salvaged(line: bytes) -> Raw | None:
     """The message in a line with text before it, bytes that are not UTF-8, or half of a surrogate pair."""
     start = line.find(b'{"')
     if start < 0:

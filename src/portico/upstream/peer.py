@@ -8,7 +8,7 @@ does not say which, so it is relayed only while every call in flight comes from 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,8 +19,10 @@ from portico.errors import (
     RemoteError,
 )
 from portico.upstream import jsonrpc
-from portico.upstream.backend import NO_OPTIONS, Ask, Listener, Raw, Relay
+from portico.upstream.backend import NO_OPTIONS, Ask, CallOver, Listener, Raw, Relay
+from portico.upstream.elicited import COMPLETE, Elicited
 from portico.upstream.envelope import with_progress_token
+from portico.upstream.patience import Patience
 
 Work = Coroutine[Any, Any, None]
 Send = Callable[[Raw], Work]
@@ -36,17 +38,23 @@ class _Waiting:
     answer: "asyncio.Future[Raw]"
     relay: Relay | None
     progress_token: str | int | None
-    ask: Ask
-    started: float
-    deadline: asyncio.Timeout | None = None
+    patience: Patience
     untold: deque[Raw] = field(default_factory=lambda: deque(maxlen=MAX_UNTOLD))
     telling: asyncio.Task[None] | None = None
     """Progress on its way to the caller, in order; the answer waits for it."""
 
-    def progressed(self) -> None:
-        """A server that reports progress is given its time anew, up to the longest a call may take."""
-        if self.deadline is not None and not self.deadline.expired():
-            self.deadline.reschedule(self.ask.deadline(self.started, asyncio.get_running_loop().time()))
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """A request of the other side that a client is asked."""
+
+    origin: str
+    task: "asyncio.Task[None] | None" = None
+    withdrawn: bool = False
+
+    def drop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
 
 
 class Peer:
@@ -62,6 +70,8 @@ class Peer:
         self._ended: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = 0
+        self._asking: dict[str, _Question] = {}
+        self._elicited = Elicited()
         self.noise = 0
 
     async def request(self, method: str, params: Raw | None, ask: Ask = NO_OPTIONS) -> Raw:
@@ -71,22 +81,25 @@ class Peer:
         self._last_id += 1
         request_id = self._last_id
         params, token = with_progress_token(params, request_id) if ask.relay else (params, None)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        waiting = _Waiting(loop.create_future(), ask.relay, token, ask, started)
+        patience = Patience(ask)
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), ask.relay, token, patience)
         self._waiting[request_id] = waiting
         try:
-            async with asyncio.timeout_at(ask.deadline(started, started)) as waiting.deadline:
+            async with patience.clock:
                 await self._send(jsonrpc.frame(method, params, request_id))
                 return await waiting.answer
         except TimeoutError:
             self._abandon(request_id, method, "timed out")
-            raise jsonrpc.timed_out(self._name, method, ask, loop.time() - started) from None
+            raise jsonrpc.timed_out(self._name, method, ask, patience.waited) from None
         except asyncio.CancelledError:
             self._abandon(request_id, method, "cancelled by the caller")
             raise
         finally:
             self._waiting.pop(request_id, None)
+            if waiting.answer.done() and not waiting.answer.cancelled():
+                waiting.answer.exception()  # whoever was still sending has not heard it, and need not
+            if self._asking and ask.relay is not None:
+                self._over(ask.relay.origin)
 
     async def notify(self, method: str, params: Raw | None) -> None:
         """Send a notification."""
@@ -136,6 +149,8 @@ class Peer:
         waiting = self._waiting.get(jsonrpc.known_id(frame["id"]))
         if waiting is None:
             return
+        if isinstance(error := frame.get("error"), Mapping):
+            self._elicited.refused(cast("Mapping[str, Any]", error), waiting.relay)
         if waiting.telling is not None and not waiting.telling.done():
             waiting.telling.add_done_callback(lambda _: _settle(waiting, frame))
         else:
@@ -145,11 +160,15 @@ class Peer:
         if method == "notifications/progress":
             waiting = self._waiting.get(jsonrpc.known_id(params.get("progressToken")))
             if waiting is not None and waiting.relay is not None and waiting.progress_token is not None:
-                waiting.progressed()
+                waiting.patience.progressed()
                 waiting.untold.append({**params, "progressToken": waiting.progress_token})
                 if waiting.telling is None or waiting.telling.done():
                     waiting.telling = self._spawn(_tell(waiting.relay, method, waiting.untold))
-        elif method == "notifications/message" and (relay := self._sole_caller()) is not None:
+        elif method == "notifications/cancelled":
+            if (question := self._asking.get(str(params.get("requestId")))) is not None:
+                question.withdrawn = True
+                question.drop()
+        elif (relay := self._concerned(method, params)) is not None:
             if len(self._tasks) < MAX_TASKS:
                 self._spawn(_tell(relay, method, deque([params])))
         else:
@@ -162,21 +181,69 @@ class Peer:
             self._spawn(self._send(jsonrpc.too_many(request_id)))
         else:
             self._questions += 1
-            asked = self._spawn(self._answer(request_id, method, params, *self._addressee()))
-            asked.add_done_callback(self._replied)
+            relay, shared = jsonrpc.addressee(self._in_flight())
+            question = _Question(relay.origin if relay is not None else "")
+            question.task = self._spawn(self._answer(question, request_id, method, params, relay, shared))
+            if relay is not None:
+                self._asking[str(request_id)] = question
+                self._elicited.asked(method, params, relay)
+            question.task.add_done_callback(lambda _: self._replied(str(request_id), question))
 
-    def _replied(self, asked: "asyncio.Task[None]") -> None:
+    def _replied(self, request_id: str, question: _Question) -> None:
         self._questions -= 1
+        if self._asking.get(request_id) is question:
+            del self._asking[request_id]
 
-    async def _answer(self, request_id: object, method: str, params: Raw, relay: Relay | None, shared: bool) -> None:
-        await self._send(await jsonrpc.answer_upstream(request_id, method, params, relay, self._roots, shared=shared))
+    async def _answer(
+        self, question: _Question, request_id: object, method: str, params: Raw, relay: Relay | None, shared: bool
+    ) -> None:
+        over: list[Relay] = []
+        try:
+            while True:
+                try:
+                    with self._held(relay if method in jsonrpc.QUESTIONS else None):
+                        frame = await jsonrpc.answer_upstream(
+                            request_id, method, params, relay, self._roots, shared=shared
+                        )
+                    break
+                except CallOver:
+                    # Of the calls that its client has under way, it was taken for another's.
+                    over += [relay] if relay is not None else []
+                    left = [one for one in self._in_flight() if not any(one is gone for gone in over)]
+                    relay, shared = jsonrpc.addressee(left)
+        except asyncio.CancelledError:
+            if question.withdrawn or self._ended is not None:
+                raise
+            frame = jsonrpc.unheard(request_id)
+        await self._send(frame)
 
-    def _sole_caller(self) -> Relay | None:
-        return jsonrpc.sole_caller(waiting.relay for waiting in self._waiting.values())
+    @contextlib.contextmanager
+    def _held(self, relay: Relay | None) -> Generator[None]:
+        """While a client is asked, none of its calls here is too late: the pipe does not say which one asks."""
+        origin = relay.origin if relay is not None else None
+        held = [one.patience for one in self._waiting.values() if one.relay is not None and one.relay.origin == origin]
+        for patience in held:
+            patience.hold()
+        try:
+            yield
+        finally:
+            for patience in held:
+                patience.release()
 
-    def _addressee(self) -> tuple[Relay | None, bool]:
-        in_flight = [waiting.relay for waiting in self._waiting.values()]
-        return jsonrpc.addressee(in_flight)
+    def _over(self, origin: str) -> None:
+        """A call is over; where it was its client's last, nobody waits for what that is still asked."""
+        if not any(waiting.relay is not None and waiting.relay.origin == origin for waiting in self._waiting.values()):
+            for question in [one for one in self._asking.values() if one.origin == origin]:
+                question.drop()
+
+    def _in_flight(self) -> list[Relay | None]:
+        return [waiting.relay for waiting in self._waiting.values()]
+
+    def _concerned(self, method: str, params: Raw) -> Relay | None:
+        """Whom a notification outside any request is for, where that can be told."""
+        if method == COMPLETE:
+            return self._elicited.completed(params)
+        return jsonrpc.sole_caller(self._in_flight()) if method == "notifications/message" else None
 
     def _abandon(self, request_id: int, method: str, reason: str) -> None:
         if self._ended is None and method != "initialize":

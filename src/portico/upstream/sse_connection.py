@@ -16,6 +16,7 @@ from portico.upstream.http_exchange import Exchange, ServerUnreachable
 from portico.upstream.http_headers import address_of, safe_url
 from portico.upstream.http_refusal import HttpRefusal
 from portico.upstream.peer import Peer
+from portico.upstream.turns import Turns
 from portico.upstream.wire import Reply, WireError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 ENDPOINT_S = 10.0
 """How long a server may take to name the address it wants messages at."""
+ANSWERS = 16
+"""Answers to a server's own requests that are sent at the same time: each is a connection of its own."""
 
 
 class SseConnection:
@@ -39,6 +42,7 @@ class SseConnection:
         self._closing: asyncio.Task[None] | None = None
         self._hello: Hello | None = None
         self._ended = False
+        self._answers = asyncio.Semaphore(ANSWERS)
 
     @property
     def hello(self) -> Hello:
@@ -99,7 +103,11 @@ class SseConnection:
         if self._outbox is None:
             raise BackendUnavailable(f"{self._backend.name}: the connection was never opened")
         try:
-            await self._outbox.tell(frame)
+            if "method" in frame:
+                await self._outbox.tell(frame)
+            else:
+                async with self._answers:
+                    await self._outbox.tell(frame)
         except (ServerUnreachable, HttpRefusal) as error:
             if isinstance(error, ServerUnreachable) or error.status == 404:
                 self._lost(error.message)
@@ -107,7 +115,7 @@ class SseConnection:
         self._backend.notes["requests"] = self._outbox.sent
 
     async def _read(self, reply: Reply) -> None:
-        events = EventStream(self._backend.max_message_bytes)
+        events, turns = EventStream(self._backend.max_message_bytes), Turns()
         reason = "the server ended its event stream"
         try:
             while chunk := await reply.chunk():
@@ -115,8 +123,10 @@ class SseConnection:
                     if event.type == "endpoint" and not self._endpoint.done():
                         self._endpoint.set_result(event.data.decode("utf-8", "replace"))
                     elif event.type == "message" and event.data:
+                        await turns.taken()
                         for message in await self._stream.decoded(event.data):
                             self._peer.receive(self._stream.masked(message) if "error" in message else message)
+                        turns.spend(len(event.data))
         except EventTooLarge:
             reason = f"the server sent a message over {self._backend.max_message_bytes} bytes"
         except (WireError, BackendUnavailable) as error:

@@ -10,14 +10,17 @@ import contextlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from portico.errors import BackendUnavailable, PorticoError, RemoteError
+from portico.errors import BackendUnavailable, RemoteError
 from portico.upstream import json_windows, jsontext, lines, process
 from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
-from portico.upstream.envelope import legacy_params, modern_params, subscription_params, without_subscription
+from portico.upstream.envelope import legacy_params, modern_params, without_subscription
 from portico.upstream.handshake import DiedOfProbe, Protocols, SpokeBoth, introduce
 from portico.upstream.peer import Peer
+from portico.upstream.stdio_following import PipeListens
+from portico.upstream.subscription import WATCHING, Subscription
+from portico.upstream.turns import Turns
 
 STDERR_LINES = 100
 STDERR_LINE_CHARS = 1_000
@@ -83,7 +86,10 @@ class StdioConnection:
         self._child = child
         self._listener = listener
         self._peer = Peer(backend.name, self._write, listener, backend.roots)
+        self._listens = PipeListens(self._peer)
+        self._subscription: Subscription | None = None
         self._hello: Hello | None = None
+        self.spoke = False
         self._closing: asyncio.Task[None] | None = None
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._noise: deque[str] = deque(maxlen=NOISE_SAMPLES)
@@ -96,17 +102,26 @@ class StdioConnection:
     async def open(self, protocol: Protocols, era: Era | None) -> None:
         """Shake hands; then follow the server's lists if it announces changes."""
         self._hello = await introduce(self, protocol, era, REFUSED_PATIENCE_S, one_era=True)
-        follow = subscription_params(self._hello.capabilities) if self._hello.era == "modern" else None
-        if follow is not None:
-            self._background.add(asyncio.create_task(self._follow(follow)))
+        if self._hello.era == "modern":
+            self._subscription = Subscription(
+                self._backend.name, self._hello.capabilities, self._listens.open, self._listener.notified
+            )
+            self._background.add(asyncio.create_task(self._follow(self._subscription)))
 
     @property
     def hello(self) -> Hello:
         assert self._hello is not None, "the connection was never opened"
         return self._hello
 
+    @property
+    def pid(self) -> int:
+        """The child's process."""
+        return self._child.pid
+
     async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
         """Send a request in the era that was agreed."""
+        if self._subscription is not None and method in WATCHING:
+            return await self._subscription.request(method, params, ask.timeout)
         return await self._peer.request(method, self._wrapped(params), ask)
 
     async def notify(self, method: str, params: Raw | None = None) -> None:
@@ -146,11 +161,11 @@ class StdioConnection:
     def _wrapped(self, params: Raw | None) -> Raw | None:
         return modern_params(params) if self.hello.era == "modern" else legacy_params(params)
 
-    async def _follow(self, params: Raw) -> None:
-        with contextlib.suppress(PorticoError):
-            await self.request("subscriptions/listen", params)
+    async def _follow(self, subscription: Subscription) -> None:
+        await subscription.follow()  # the end of a pipe is heard elsewhere
 
     async def _write(self, frame: Raw) -> None:
+        self._listens.sent(frame)
         stdin = self._child.stdin
         try:
             stdin.write(jsontext.dumps(frame) + b"\n")
@@ -185,8 +200,9 @@ class StdioConnection:
 
     async def _read_stdout(self) -> str:
         limit = self._backend.max_message_bytes
-        reading = lines.Lines(self._child.stdout, limit)
+        reading, turns = lines.Lines(self._child.stdout, limit), Turns()
         while True:
+            await turns.taken()
             try:
                 line = await reading.next()
             except lines.TooLong as long:
@@ -200,11 +216,17 @@ class StdioConnection:
                 self._take(line, *await asyncio.to_thread(lines.message, line, json_windows.read))
             elif line.strip():
                 self._take(line, *lines.message(line))
+            turns.spend(len(line))
             del line  # it may be large, and the next one long in coming
 
     def _take(self, line: bytes, message: object, clean: bool) -> None:
+        self.spoke = True
         before = self._peer.noise
-        self._peer.receive(without_subscription(message) if isinstance(message, dict) else message)
+        if isinstance(message, dict):
+            if not self._listens.take(frame := cast(Raw, message)):
+                self._peer.receive(without_subscription(frame))
+        else:
+            self._peer.receive(message)
         if not clean and self._peer.noise == before:
             self._peer.noise += 1
         if self._peer.noise != before:
@@ -224,6 +246,7 @@ class StdioConnection:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         partial = ""
         while chunk := await self._child.stderr.read(65_536):
+            await asyncio.sleep(0)  # a flood is always ready to be read
             if partial:
                 self._stderr.pop()
             *whole, partial = (partial + decoder.decode(chunk)).split("\n")
