@@ -63,7 +63,7 @@ def test_no_database_is_loaded_before_a_client_has_its_first_listing(tmp_path: P
     code = """
 import asyncio, sys
 from pathlib import Path
-from portico import app
+from portico.app import gateway as app
 from portico.config import Config
 from portico.demo import servers
 from portico.testing import connect

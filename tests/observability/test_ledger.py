@@ -232,3 +232,19 @@ async def test_nothing_is_heard_after_the_end():
     house.show("abc")
     assert house.ledger.total.answers == 1
     await until(lambda: not house.ledger.waiting)
+
+
+async def test_what_was_counted_here_leaves_out_others_and_never_falls():
+    one = House()
+    other = House(record=one.record)
+    other.show("abcdef", listing=True)
+    await soon(other.keeper.flush(PATIENCE))
+    one.show("abc", listing=True)
+    await soon(one.keeper.flush(PATIENCE))
+    await soon(one.ledger.load())
+    assert one.ledger.total.shown == 9
+    assert one.ledger.here == LedgerTotal(1, 9_000, 3, 1)
+    await soon(one.record.forget_use())
+    await soon(one.ledger.load())
+    assert one.ledger.total.shown == 0
+    assert one.ledger.here == LedgerTotal(1, 9_000, 3, 1)

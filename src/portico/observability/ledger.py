@@ -102,6 +102,7 @@ class Ledger:
         self._on_record = LedgerTotal()
         self._since = LedgerTotal()
         """What is not on record yet."""
+        self._here = LedgerTotal()
         self._lock = asyncio.Lock()
         self._end = bus.subscribe(self._hear, Shown)
 
@@ -111,6 +112,11 @@ class Ledger:
     def total(self) -> LedgerTotal:
         """Every session together: those on record, and what was counted here since."""
         return _sum(self._on_record, self._since)
+
+    @property
+    def here(self) -> LedgerTotal:
+        """What was counted in this process alone since it began: never less than a moment ago."""
+        return self._here
 
     def session(self, caller: Caller) -> LedgerRow | None:
         """What this caller was shown in its session, as far as it was counted."""
@@ -138,7 +144,7 @@ class Ledger:
             account.owes = 1 if account.alone else account.owes + 1
         account.greeted = True
         self._unwritten[account.session] = account
-        self._since = _sum(self._since, LedgerTotal(answers=1))
+        self._add(LedgerTotal(answers=1))
         size = len(event.what) if isinstance(event.what, str) else _SIZE_OF_DATA
         if len(self._waiting) < MAX_WAITING and self._size + size <= MAX_WAITING_SIZE:
             self._waiting.append((account, event.what))
@@ -157,7 +163,7 @@ class Ledger:
                 caller.session or secrets.token_hex(8), name, caller.profile, now, now, alone=bool(caller.session)
             )
             self._accounts[key] = account
-            self._since = _sum(self._since, LedgerTotal(sessions=1))
+            self._add(LedgerTotal(sessions=1))
             if len(self._accounts) > MAX_SESSIONS:
                 self._accounts.popitem(last=False)
         self._accounts.move_to_end(key)
@@ -167,7 +173,10 @@ class Ledger:
     def _charge(self, account: _Account, tokens: int) -> None:
         account.shown += tokens
         self._unwritten[account.session] = account
-        self._since = _sum(self._since, LedgerTotal(shown=tokens))
+        self._add(LedgerTotal(shown=tokens))
+
+    def _add(self, more: LedgerTotal) -> None:
+        self._since, self._here = _sum(self._since, more), _sum(self._here, more)
 
     # --- counting and keeping
 
@@ -236,7 +245,7 @@ class Ledger:
                 owed, account.owes = account.owes, 0
                 listing = cost if account.alone else account.listing + owed * cost
                 if listing > account.listing:
-                    self._since = _sum(self._since, LedgerTotal(listing=listing - account.listing))
+                    self._add(LedgerTotal(listing=listing - account.listing))
                     account.listing = listing
                     self._unwritten[account.session] = account
 

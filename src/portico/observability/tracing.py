@@ -1,80 +1,214 @@
-"""A span for each execution of a tool, for whoever collects them: nothing is recorded unless a provider is installed.
+"""Spans, for whoever collects them: nothing is recorded, and next to nothing done, unless a provider is installed.
 
-Names and attributes are those that OpenTelemetry has for agents' tools. A client that sends a trace context with its
-request (`traceparent` in `_meta`) finds our spans under its own, and a server is sent ours in the same way.
+One for each request of a client, in it one for each execution of a tool, in it one for each request to a server. Names
+and attributes are those that OpenTelemetry has for MCP and for agents' tools; none holds arguments, results or URIs. A
+client that sends a trace context with its request (`traceparent` in `_meta`, else the HTTP header) finds our spans
+under its own, and a server is sent ours in the same ways. Baggage in `_meta` passes as it is, and goes nowhere else.
 """
 
+import asyncio
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.propagate import extract
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    ProxyTracer,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    format_trace_id,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-__all__ = ["Span", "described", "executing", "failed", "forwarded"]
+from portico.upstream.backend import Raw
+
+__all__ = [
+    "Span",
+    "asked",
+    "current",
+    "described",
+    "executing",
+    "failed",
+    "in_headers",
+    "in_meta",
+    "requested",
+    "silent",
+    "trace_of",
+    "within",
+]
 
 _TRACER = trace.get_tracer("portico")
 """Whatever provider is installed later is asked by it."""
+_UNKNOWN = object()
 _W3C = TraceContextTextMapPropagator()
 _CONTEXT = ("traceparent", "tracestate")
+_LONGEST_NAME = 100
+_NOTHING: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
+_TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+_NAMES: Mapping[type, str] = {asyncio.CancelledError: "cancelled"}
+_TRANSPORTS = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 
 
-@contextmanager
-def executing(tool: str, tool_hash: str, meta: Any = None) -> Generator[Span]:
-    """The span of one execution; an error that leaves it is its status. Never holds arguments or results."""
-    context = extract(_carried(meta)) if isinstance(meta, Mapping) and "traceparent" in meta else None
-    span = _TRACER.start_span(f"execute_tool {tool}", context, SpanKind.CLIENT)
-    if not span.is_recording():
-        yield span
-        return
-    server = tool.partition(".")[0]
-    span.set_attributes(
-        {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool,
-            "gen_ai.tool.type": "extension",
-            "portico.server": server,
-            "portico.tool.hash": tool_hash,
-        }
+def silent() -> bool:
+    """Whether nobody collects spans."""
+    # Asking the API for its provider costs more than all the rest: it looks into the environment each time.
+    return getattr(trace, "_TRACER_PROVIDER", _UNKNOWN) is None and isinstance(_TRACER, ProxyTracer)
+
+
+def requested(
+    method: str,
+    params: Mapping[str, Any] | None,
+    attributes: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> AbstractContextManager[Span]:
+    """The span of a client's request; its parent is what the client named, in the request or beside it."""
+    meta = params.get("_meta") if params else None
+    carried = _carried(meta) or _carried(headers)
+    # Ambient may be whatever request began the session: it is told of, and not taken for the parent.
+    ambient = trace.get_current_span().get_span_context()
+    target = params.get("name") if params and method in _TARGETS else None
+    named = target[:_LONGEST_NAME] if isinstance(target, str) else ""
+    span = _TRACER.start_span(
+        f"{method[:_LONGEST_NAME]} {named}".rstrip(),
+        _W3C.extract(carried, Context()),
+        SpanKind.SERVER,
+        links=[Link(ambient)] if ambient.is_valid else None,
     )
-    with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
-        try:
-            yield span
-        except BaseException as error:
-            kind = getattr(error, "kind", type(error).__name__)
-            span.set_attribute("error.type", kind)
-            span.set_status(Status(StatusCode.ERROR, kind))
-            raise
+    if span.is_recording():
+        span.set_attributes({"mcp.method.name": method[:_LONGEST_NAME], **attributes})
+        _set_target(span, method, named)
+    return _inside(span)
+
+
+def executing(tool: str, tool_hash: str, meta: Any = None) -> AbstractContextManager[Span]:
+    """The span of one execution; an error that leaves it is its status.
+
+    It is part of the request that is being answered; where none is, of the trace that `meta` names.
+    """
+    if silent():
+        return _NOTHING
+    context = None
+    if isinstance(meta, Mapping) and "traceparent" in meta and trace.get_current_span() is INVALID_SPAN:
+        context = _W3C.extract(_carried(meta), Context())
+    span = _TRACER.start_span(f"execute_tool {tool}", context)
+    if span.is_recording():
+        span.set_attributes(
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.type": "extension",
+                "portico.server": tool.partition(".")[0],
+                "portico.tool.hash": tool_hash,
+            }
+        )
+    return _inside(span)
+
+
+def asked(method: str, target: str, server: str, kind: str) -> AbstractContextManager[Span]:
+    """The span of one request to a server."""
+    if silent():
+        return _NOTHING
+    target = target[:_LONGEST_NAME]
+    span = _TRACER.start_span(f"{method} {target}" if target else method, None, SpanKind.CLIENT)
+    if span.is_recording():
+        span.set_attributes({"mcp.method.name": method, "portico.server": server, "portico.transport": kind})
+        if transport := _TRANSPORTS.get(kind):
+            span.set_attribute("network.transport", transport)
+        _set_target(span, method, target)
+    return _inside(span)
+
+
+def current() -> Span:
+    """The span that is being worked in, for whoever goes on with it elsewhere."""
+    return INVALID_SPAN if silent() else trace.get_current_span()
+
+
+def within(span: Span) -> AbstractContextManager[Any]:
+    """Go on in a span that another task or thread is in; it ends there, not here."""
+    if span is INVALID_SPAN:
+        return _NOTHING
+    return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
 def failed(span: Span, kind: str) -> None:
-    """The execution gave an answer, and the answer is a failure."""
+    """There is an answer, and the answer is a failure."""
     if span.is_recording():
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR, kind))
 
 
-def described(span: Span, *, attempts: int, repaired: bool, mismatched: bool) -> None:
+def described(span: Span, *, attempts: int, repaired: bool, mismatched: bool, cached: bool = False) -> None:
     """How it went: asked how often, with arguments that had to be made to fit, with an answer that was not declared."""
     if span.is_recording():
         span.set_attributes(
-            {"portico.attempts": attempts, "portico.repaired": repaired, "portico.mismatched": mismatched}
+            {
+                "portico.attempts": attempts,
+                "portico.repaired": repaired,
+                "portico.mismatched": mismatched,
+                "portico.cached": cached,
+            }
         )
 
 
-def forwarded(span: Span, extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What goes to a server beside a call, with our span as its trace context; as it is where nothing records."""
+def in_meta(span: Span, params: Raw) -> Raw:
+    """What goes to a server, with our span as its trace context; as it is where nothing records."""
     if not span.is_recording():
-        return extra
-    carrier: dict[str, str] = {}
-    _W3C.inject(carrier, trace.set_span_in_context(span))
-    meta = extra.get("_meta")
+        return params
+    meta = params.get("_meta")
     # The client's state of the trace goes with its own parent, and ours has it already.
     rest = {key: value for key, value in meta.items() if key not in _CONTEXT} if isinstance(meta, Mapping) else {}
-    return {**extra, "_meta": {**rest, **carrier}}
+    return {**params, "_meta": {**rest, **_carrier(span)}}
 
 
-def _carried(meta: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value for key in _CONTEXT if isinstance(value := meta.get(key), str)}
+def in_headers(span: Span, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The same for HTTP headers."""
+    return {**headers, **_carrier(span)} if span.is_recording() else headers
+
+
+def trace_of(span: Span) -> str:
+    """The trace that a span is recorded in; empty where it is not."""
+    return format_trace_id(span.get_span_context().trace_id) if span.is_recording() else ""
+
+
+@contextmanager
+def _inside(span: Span) -> Generator[Span]:
+    """While it is the current one; one that is not recorded is it too, or what is in it would begin a new trace."""
+    with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield span
+        except BaseException as error:
+            if span.is_recording():
+                if (code := _code(error)) is not None:
+                    span.set_attribute("rpc.response.status_code", str(code))
+                failed(span, str(code or getattr(error, "kind", None) or _NAMES.get(type(error), type(error).__name__)))
+            raise
+
+
+def _code(error: BaseException) -> int | None:
+    """The code of an error that came, or goes, as one of JSON-RPC; our own have theirs at the door only."""
+    kind, code = getattr(error, "kind", "remote"), getattr(error, "code", None)
+    return code if kind == "remote" and isinstance(code, int) else None
+
+
+def _set_target(span: Span, method: str, target: str) -> None:
+    if method == "tools/call":
+        span.set_attribute("gen_ai.operation.name", "execute_tool")
+    if target and method in _TARGETS:
+        span.set_attribute(_TARGETS[method], target)
+
+
+def _carrier(span: Span) -> dict[str, str]:
+    carrier: dict[str, str] = {}
+    _W3C.inject(carrier, trace.set_span_in_context(span))
+    return carrier
+
+
+def _carried(given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping) or not isinstance(given.get("traceparent"), str):
+        return {}
+    return {key: value for key in _CONTEXT if isinstance(value := given.get(key), str)}
