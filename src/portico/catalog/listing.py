@@ -4,6 +4,8 @@ One malformed entry never costs its siblings: it is kept with a warning when it 
 warning when it cannot.
 """
 
+import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,6 +17,10 @@ from portico.upstream.backend import Ask, Connection, Hello, Raw
 MAX_PAGES = 1_000
 MAX_ITEMS = 50_000
 MAX_WARNINGS = 50
+MAX_TIMES = 10
+"""How often the time of one page a whole list may take: a server can answer each of a thousand pages in time."""
+LARGE = 500
+"""Entries that take longer to look through than the event loop may stand still."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +57,8 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
     hello = connection.hello
     warnings: list[str] = []
     # Tools are asked for even when undeclared: some servers forget to declare them.
-    tools, notes = salvage(
-        await _pages(connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities)
-    )
+    listed = await _pages(connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities)
+    tools, notes = await asyncio.to_thread(salvage, listed) if len(listed) > LARGE else salvage(listed)
     warnings += notes
     lesser: dict[str, tuple[Raw, ...]] = {"resources": (), "resourceTemplates": (), "prompts": ()}
     for capability, method, key in (
@@ -71,7 +76,8 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
                 warnings.append(f"declares {capability} but answers {method} with: {error.message}")
             continue
         identity = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}[key]
-        lesser[key], notes = _sayable(found, identity, method)
+        about = (found, identity, method)
+        lesser[key], notes = await asyncio.to_thread(_sayable, *about) if len(found) > LARGE else _sayable(*about)
         warnings += notes
     offers = Offers(lesser["resources"], lesser["resourceTemplates"], lesser["prompts"])
     more = len(warnings) - MAX_WARNINGS
@@ -82,6 +88,7 @@ async def _pages(connection: Connection, method: str, key: str, timeout: float, 
     items: list[Any] = []
     seen: set[str] = set()
     cursor: str | None = None
+    until = time.monotonic() + MAX_TIMES * timeout
     for _ in range(MAX_PAGES):
         try:
             page = await connection.request(method, {"cursor": cursor} if cursor else None, Ask(timeout=timeout))
@@ -92,8 +99,10 @@ async def _pages(connection: Connection, method: str, key: str, timeout: float, 
         found = page.get(key)
         items += cast("list[Any]", found) if isinstance(found, list) else []
         cursor = page.get("nextCursor")
+        if not isinstance(cursor, str) or not cursor:
+            break
         # A server whose cursors never end, or go round, gives us what it gave so far.
-        if not isinstance(cursor, str) or not cursor or cursor in seen or len(items) >= MAX_ITEMS:
+        if cursor in seen or len(items) >= MAX_ITEMS or time.monotonic() > until:
             break
         seen.add(cursor)
     return items

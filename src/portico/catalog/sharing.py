@@ -40,7 +40,7 @@ class Sharing:
         self.caught_up = asyncio.Event()
         """What others know is known here, or cannot be had now."""
         self.on_adopted: Callable[[str], None] | None = None
-        self.on_tiers: Callable[[], None] | None = None
+        self.on_tiers: Callable[[], object] | None = None
         """Another gateway computed the tiers anew."""
         catalog.on_listed = self._heard_listing
 

@@ -90,7 +90,7 @@ class Snapshot:
                 (offers.templates, "uriTemplate"),
                 (offers.prompts, "name"),
             ):
-                digest.update("\0".join(item[identity] for item in items).encode() + b"\0\0")
+                digest.update("\0".join(item[identity] for item in items).encode(errors="surrogatepass") + b"\0\0")
         return digest.hexdigest()
 
     @cached_property

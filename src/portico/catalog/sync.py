@@ -10,15 +10,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.entries import Source, difference, listed, manifest_of, remembered, unknown
-from portico.catalog.listing import Listing, fetch
+from portico.catalog.listing import Listing, Offers, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.errors import PorticoError
-from portico.events import Bus, ListAnnounced, MeaningsKnown, ResourceUpdated
+from portico.events import Bus, CatalogChanged, ListAnnounced, MeaningsKnown, ResourceUpdated
 from portico.search import Index
 from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifest, Manifests
@@ -27,8 +27,10 @@ from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
 
-DEBOUNCE_S = 0.05
-"""A burst of list changes is one listing."""
+DEBOUNCE_S, LONGEST_DEBOUNCE_S = 0.05, 0.4
+"""A burst of list changes is one listing. A server that goes on is listed at longer and longer intervals."""
+CALM_S = 2.0
+"""After so long without a listing, the next change is listed soon again."""
 ENCODED_S = 1.0
 """Vectors that come within this time are put into the index together."""
 _ANNOUNCEMENTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
@@ -93,9 +95,41 @@ class Catalog:
         self._stored = _stored_index(self._index_file, self._meanings)
         self.snapshot = _indexed(servers, self._stored)
 
+    async def configure(self, sources: Iterable[Source]) -> list[CatalogChanged]:
+        """Know these servers from now on, and no others; what is known of those that stay is kept.
+
+        One that is reached otherwise than before shows what it offered until it has been listed again.
+        """
+        async with self._changing:
+            before, old = self.snapshot, self._sources
+            new = {source.name: source for source in sources}
+            wanted = [{name: one.fingerprint for name, one in known.items()} for known in (old, new)]
+            earlier, found = [await asyncio.to_thread(self._manifests.load, prints) for prints in wanted]
+            servers = {
+                name: before.servers[name]
+                if old.get(name) == source
+                else remembered(source, found.get(name) or earlier.get(name))
+                for name, source in new.items()
+            }
+            snapshot = await asyncio.to_thread(_indexed, servers, before.index)
+            self._sources, self.snapshot = new, snapshot
+            self.eras = {name: era for name, era in self.eras.items() if name in new} | {
+                name: manifest.era for name, manifest in found.items() if name not in old
+            }
+        nothing = {name: replace(before.servers[name], tools={}, offers=Offers()) for name in old if name not in new}
+        changes = [difference(before.servers.get(name) or unknown(new[name]), servers[name]) for name in servers]
+        changes += [difference(before.servers[name], gone) for name, gone in nothing.items()]
+        self.encode()
+        differing = [change for change in changes if change.tools or change.resources or change.prompts]
+        for change in differing:
+            self._bus.publish(change)
+        return differing
+
     async def accept(self, server: str, listing: Listing) -> None:
         """Take a fresh listing; returns when the snapshot shows it."""
-        source = self._sources[server]
+        source = self._sources.get(server)
+        if source is None:
+            return  # it was taken away while it was listed
         manifest = manifest_of(source, listing)
         self.eras[server] = listing.hello.era
         await self._arrive(_Arrived(listed(source, listing, manifest), manifest))
@@ -179,6 +213,8 @@ class Catalog:
         # One change at a time, or one would undo the other.
         async with self._changing:
             before = self.snapshot
+            # Whoever was configured otherwise, or away, since it was listed is listed again, or not at all.
+            batch = {name: one for name, one in batch.items() if self._expects(one.manifest)}
             servers = {**before.servers, **{name: one.entry for name, one in batch.items()}}
             self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
         changes = [difference(before.servers[name], one.entry) for name, one in batch.items()]
@@ -193,6 +229,10 @@ class Catalog:
         own = [one.manifest for one in batch.values() if one.ours and one.manifest.hello]
         if own and self.on_listed is not None:
             self.on_listed(own)
+
+    def _expects(self, manifest: Manifest) -> bool:
+        source = self._sources.get(manifest.server)
+        return source is not None and source.fingerprint == manifest.fingerprint
 
     def _save(self, manifests: list[Manifest]) -> None:
         for manifest in manifests:
@@ -222,8 +262,13 @@ class Sync:
         self._wanted = False
         self._announced: set[str] = set()
         self._listing: asyncio.Task[None] | None = None
+        self._pause, self._listed_at = DEBOUNCE_S, -CALM_S
         upstream.on_connected = self.request
         upstream.on_notified = self._heard
+
+    def configure(self, timeout: float, ttl: float) -> None:
+        """How long a listing may take, and how long it is trusted."""
+        self._timeout, self._ttl = timeout, ttl
 
     async def refresh(self) -> None:
         """List now, starting the server if need be; whoever asks meanwhile waits for the same listing."""
@@ -265,9 +310,17 @@ class Sync:
         elif method == "notifications/resources/updated":
             self._bus.publish(ResourceUpdated(self._upstream.name, str(params.get("uri", "")), session))
 
+    def _debounce(self) -> float:
+        entry = self._catalog.snapshot.servers.get(self._upstream.name)
+        if entry is None or not entry.known:
+            return 0
+        calm = time.monotonic() - self._listed_at >= CALM_S
+        self._pause = DEBOUNCE_S if calm else min(2 * self._pause, LONGEST_DEBOUNCE_S)
+        return self._pause
+
     async def _list(self) -> None:
         while self._wanted:
-            await asyncio.sleep(DEBOUNCE_S if self._catalog.snapshot.servers[self._upstream.name].known else 0)
+            await asyncio.sleep(self._debounce())
             # From here on whatever changes wants another listing; what was said before, this one shows.
             self._wanted = False
             announced, self._announced = self._announced, set()
@@ -276,6 +329,7 @@ class Sync:
                 return  # it has gone meanwhile; whoever starts it again has it listed
             try:
                 listing = await fetch(connection, self._timeout)
+                self._listed_at = time.monotonic()
                 self._upstream.mark_listed()
                 await self._catalog.accept(self._upstream.name, listing)
             except PorticoError as error:
