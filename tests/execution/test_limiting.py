@@ -97,6 +97,46 @@ async def test_a_turn_that_comes_as_its_owner_goes_is_given_to_the_next():
     assert (crowd.inside, gate.running, gate.waiting) == ([2], 0, 0)
 
 
+async def test_a_caller_s_many_calls_hold_up_another_caller_by_one():
+    gate = Gate("s", Limit(concurrency=1))
+    await gate.enter(None, "script")
+    inside: list[str] = []
+
+    async def visit(caller: str) -> None:
+        await gate.enter(PATIENCE_S, caller)
+        inside.append(caller)
+        gate.leave(caller)
+
+    visits = [asyncio.create_task(visit("script")) for _ in range(16)]
+    await standing(gate, 16)
+    visits.append(asyncio.create_task(visit("other")))
+    await standing(gate, 17)
+    gate.leave("script")
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*visits)
+    assert "other" in inside[:2]
+
+
+async def test_who_is_turned_away_is_told_when_to_come_again():
+    now = [0.0]
+    gate = Gate("s", Limit(concurrency=1, queue=3), clock=lambda: now[0])
+    await gate.enter(None)
+    visits = [asyncio.create_task(gate.enter(None)) for _ in range(3)]
+    await standing(gate, 3)
+    for _ in range(4):
+        now[0] += 2
+        gate.leave()
+        await standing(gate, 2)
+        visits.append(asyncio.create_task(gate.enter(None)))
+        await standing(gate, 3)
+    with pytest.raises(BackendBusy) as caught:
+        await gate.enter(None)
+    assert caught.value.retry_after_s == 8.0, "four turns of two seconds"
+    assert "Try again in 8 s" in caught.value.advice
+    for visit in visits:
+        visit.cancel()
+
+
 async def test_so_many_begin_at_once_and_then_so_many_in_a_second():
     now = [0.0]
     gate = Gate("s", Limit(rate_per_s=10, burst=2, queue=0), clock=lambda: now[0])

@@ -5,6 +5,7 @@ import pytest
 from portico.catalog.tool import make_tool
 from portico.errors import BackendBusy, BackendTimeout, BackendUnavailable, PorticoError, RecordedOnly, RemoteError
 from portico.execution.retrying import LONGEST_PAUSE_S, RetryRule, again, pause
+from portico.upstream.http_refusal import SessionGone
 
 READS = make_tool("s", {"name": "get", "annotations": {"readOnlyHint": True}})
 REPEATS = make_tool("s", {"name": "put", "annotations": {"idempotentHint": True}})
@@ -18,6 +19,13 @@ def test_tools_that_may_run_twice_are_asked_again_once():
         assert not again(RetryRule(), tool, LOST, 2)
     assert not again(RetryRule(), WRITES, LOST, 1)
     assert not again(RetryRule(), make_tool("s", {"name": "x", "annotations": {"readOnlyHint": "yes"}}), LOST, 1)
+
+
+def test_any_tool_is_asked_again_where_the_server_cannot_have_begun():
+    gone = SessionGone("no such session", 404)
+    assert again(RetryRule(), WRITES, gone, 1)
+    assert not again(RetryRule(), WRITES, gone, 2)
+    assert not again(RetryRule(times=0), WRITES, gone, 1)
 
 
 def test_the_configuration_says_which_and_how_often():

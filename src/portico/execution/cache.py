@@ -107,8 +107,7 @@ class Cache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`rules` by server; `isolated` names the servers where each session has its own state."""
-        self._rules = {server: rule for server, rule in rules.items() if rule.ttl_s > 0 or any(rule.tools.values())}
-        self._isolated = frozenset(isolated)
+        self.configure(rules, isolated)
         self._max_bytes, self._max_entries, self._max_entry_bytes = max_bytes, max_entries, max_entry_bytes
         self._clock = clock
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
@@ -117,6 +116,11 @@ class Cache:
         self._changes: dict[str, int] = {}
         """How often each server may have changed: an answer that was asked before a change is not kept after it."""
         self.hits = self.misses = 0
+
+    def configure(self, rules: Mapping[str, CacheRule], isolated: Collection[str]) -> None:
+        """Keep answers by these rules from now on; what is kept already stays for the time it was given."""
+        self._rules = {server: rule for server, rule in rules.items() if rule.ttl_s > 0 or any(rule.tools.values())}
+        self._isolated = frozenset(isolated)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -1,30 +1,34 @@
 """The one pipeline: every call of a tool, whoever makes it, goes this way and no other.
 
 The definition as it is now → arguments that fit, repaired where that is certain → cache → the server's limits → the
-server, once more where it was lost and the tool may run twice → is it what the tool declares → learn → record.
+server, once more where it was lost and the tool may run twice → is it what the tool declares → learn → record → the
+audit log, before anybody has the answer.
 
 The answer is the upstream's result object, untouched; whatever there is to say of it is in its `_meta` (`marks`).
 """
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portico.access import Caller
 from portico.catalog.tool import Tool
 from portico.errors import BackendUnavailable, InvalidArguments, RemoteError
-from portico.events import Bus, ToolCalled
+from portico.events import Bus, CallRefused, ToolCalled
 from portico.execution.cache import Cache, age_of
 from portico.execution.changes import Changes, smells
 from portico.execution.headers import param_headers
 from portico.execution.learned import Shapes
 from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
+from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kind_of, outcome_of
+from portico.execution.questions import IN_ROUNDS, settled
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, pause
 from portico.execution.validation import fits, mended, mismatches
-from portico.observability.tracing import Span, described, executing, failed, forwarded
+from portico.observability.audit import Audit, Called
+from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
 from portico.upstream.backend import Ask, Raw, Relay
 from portico.upstream.supervisor import Upstream
 
@@ -42,6 +46,12 @@ class Origin:
     relay: Relay | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What the client sent beside name and arguments: `_meta`, `inputResponses`, `requestState` …"""
+    waited: float = 0.0
+    """Seconds it stood at the door before it was begun: it has that much less."""
+    way: str = "library"
+    """How a tool came to be called: `call_tool`, `flat`, `script`, `workflow`, `cli`."""
+    in_rounds: bool = False
+    """Its client gets a server's questions as they are, and comes back with the answers; else it is asked meanwhile."""
 
     @property
     def goes_on(self) -> bool:
@@ -55,14 +65,21 @@ NOBODY = Origin()
 class _Work:
     """One call on its way."""
 
-    __slots__ = ("attempts", "began", "extra", "mismatched", "notes", "seconds", "started", "tool")
+    __slots__ = (
+        "arguments", "attempts", "began", "cached", "mismatched", "notes", "outcome", "ready", "seconds", "started",
+        "tool",
+    )  # fmt: skip
 
-    def __init__(self, tool: Tool, extra: Mapping[str, Any]) -> None:
+    def __init__(self, tool: Tool, arguments: Any) -> None:
         self.tool = tool
         self.began = tool.hash
         """The definition that the call was made by."""
-        self.extra = extra
-        """What its server is sent beside name and arguments."""
+        self.arguments = arguments
+        """As they are sent; as they were given, as long as they do not fit."""
+        self.ready = False
+        """The arguments fit: from here on it is the tool's success or failure."""
+        self.outcome = INTERNAL
+        self.cached = False
         self.notes: tuple[str, ...] = ()
         self.attempts = 1
         self.mismatched = False
@@ -76,10 +93,16 @@ class _Work:
             return arguments
         repair = mended(self.tool, arguments)
         self.notes = (*self.notes, *repair.notes)
+        self.arguments = repair.arguments
         return repair.arguments
 
     def done(self) -> None:
         self.seconds = time.perf_counter() - self.started
+
+    @property
+    def took(self) -> float:
+        """Seconds, until now or until it was done."""
+        return self.seconds if self.seconds is not None else time.perf_counter() - self.started
 
 
 class Calls:
@@ -97,12 +120,15 @@ class Calls:
         limits: Mapping[str, Limit] = _NO_LIMITS,
         retries: Mapping[str, RetryRule] = _NO_RULES,
         changes: Changes | None = None,
+        audit: Audit | None = None,
     ) -> None:
         """`timeouts` are how long each server may be silent, `longest` how long any call may take in all.
 
         `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, `changes`
-        notices other definitions; each is optional.
+        notices other definitions, `audit` writes down every call; each is optional.
         """
+        self.audit = audit
+        """May be replaced by another, or none, at any time."""
         self._upstreams = upstreams
         self._timeouts = timeouts
         self._bus = bus
@@ -110,8 +136,18 @@ class Calls:
         self._cache = cache
         self._shapes = shapes
         self._gates = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
+        self._limits = limits
         self._retries = retries
         self._changes = changes
+
+    def configure(
+        self, timeouts: Mapping[str, float], limits: Mapping[str, Limit], retries: Mapping[str, RetryRule]
+    ) -> None:
+        """Go by these from now on; who stands in a line whose limits stay keeps its place."""
+        self._timeouts, self._retries = timeouts, retries
+        kept = {server: gate for server, gate in self._gates.items() if limits.get(server) == self._limits[server]}
+        made = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
+        self._gates, self._limits = {**made, **kept}, limits
 
     async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
         """Run a tool and return its raw result.
@@ -119,15 +155,31 @@ class Calls:
         Raises InvalidArguments, BackendUnavailable (and its kinds), RemoteError.
         """
         with executing(tool.address, tool.hash, origin.extra.get("_meta")) as span:
-            result = await self._executed(tool, arguments, origin, span)
-            if result.get("isError"):
-                failed(span, "tool_error")
+            work = _Work(self._changes.current(tool) if self._changes else tool, arguments)
+            try:
+                result = await self._executed(work, arguments, origin)
+                work.outcome = outcome_of(result)
+                if work.outcome == TOOL_ERROR:
+                    failed(span, TOOL_ERROR)
+            except BaseException as error:
+                work.outcome = kind_of(error)
+                raise
+            finally:
+                described(
+                    span,
+                    attempts=work.attempts,
+                    repaired=bool(work.notes),
+                    mismatched=work.mismatched,
+                    cached=work.cached,
+                )
+                self._record(work, origin, span)
+                if self.audit is not None and self.audit.sync and work.outcome != CANCELLED:
+                    await self.audit.settled()
             return result
 
-    async def _executed(self, tool: Tool, arguments: Any, origin: Origin, span: Span) -> Raw:
-        work = _Work(self._changes.current(tool) if self._changes else tool, forwarded(span, origin.extra))
+    async def _executed(self, work: _Work, arguments: Any, origin: Origin) -> Raw:
         given = self._fitting(work, arguments, origin)
-        ok = cancelled = cached = False
+        work.ready = True
         try:
             if self._cache is None or origin.goes_on:
                 result = await self._run(work, given, origin)
@@ -135,40 +187,89 @@ class Calls:
                 result = await self._cache.answer(
                     work.tool, given, origin.caller, lambda: self._run(work, given, origin)
                 )
-                cached = age_of(result) is not None
+                work.cached = age_of(result) is not None
             work.done()
-            ok = not result.get("isError")
-            if not ok and self._changes is not None and smells(result):
+            if result.get("isError") and self._changes is not None and smells(result):
                 await self._look_again(work, self._changes)
             return self._told(work, result, origin)
-        except asyncio.CancelledError:
-            cancelled = True
-            raise
         except RemoteError as error:
             work.done()
             if self._changes is not None and smells(error):
                 await self._look_again(work, self._changes)
                 error.advice = error.advice or self._news(work, origin)
             raise
-        finally:
-            described(span, attempts=work.attempts, repaired=bool(work.notes), mismatched=work.mismatched)
-            seconds = work.seconds if work.seconds is not None else time.perf_counter() - work.started
+
+    def _record(self, work: _Work, origin: Origin, span: Span) -> None:
+        """Tell everybody how it went; the audit log has it, too, when this returns."""
+        tool, outcome, seconds = work.tool, work.outcome, work.took
+        cancelled, ok = outcome == CANCELLED, outcome in FINE
+        if work.ready:
+            error = "" if ok or cancelled else outcome
             self._bus.publish(
-                ToolCalled(
-                    work.tool.address,
-                    work.tool.hash,
-                    seconds,
-                    ok,
+                ToolCalled(tool.address, tool.hash, seconds, ok, origin.caller, cancelled, work.cached, error)
+            )
+        else:
+            self._bus.publish(CallRefused(tool.address, outcome))
+        if self.audit is not None:
+            self.audit.write(
+                Called(
+                    tool.address,
+                    tool.hash,
+                    work.arguments,
+                    outcome,
                     origin.caller,
-                    cancelled,
-                    cached,
+                    origin.way,
+                    seconds,
+                    work.attempts,
+                    work.cached,
+                    bool(work.notes),
+                    trace_of(span),
                 )
             )
 
+    async def refused(self, name: str, arguments: Any, origin: Origin, error: BaseException) -> None:
+        """Write down a call that came to nothing before there was a tool to run: there is none of that name."""
+        if self.audit is not None:
+            self.audit.write(Called(name, "", arguments, kind_of(error), origin.caller, origin.way, attempts=0))
+            await self.audit.settled()
+
     async def ask(self, server: str, method: str, params: Raw | None, origin: Origin = NOBODY) -> Raw:
         """Any other request to one server: resources, prompts, completion."""
-        ask = Ask(self._timeouts.get(server), origin.relay, {}, self._longest)
-        return await self._upstream(server).request(method, params, ask, origin.caller.instance)
+        if method == "tools/call" and self.audit is not None:
+            return await self._noted(server, params or {}, origin, self.audit)
+        return await self._asked(server, method, params, origin)
+
+    async def _noted(self, server: str, params: Raw, origin: Origin, audit: Audit) -> Raw:
+        """A call of a tool that a server has and does not list."""
+        outcome, started = INTERNAL, time.perf_counter()
+        try:
+            result = await self._asked(server, "tools/call", params, origin)
+            outcome = outcome_of(result)
+        except BaseException as error:
+            outcome = kind_of(error)
+            raise
+        finally:
+            called = Called(f"{server}.{params.get('name')}", "", params.get("arguments"), outcome, origin.caller)
+            audit.write(called._replace(way=origin.way, seconds=time.perf_counter() - started))
+            if outcome != CANCELLED:
+                await audit.settled()
+        return result
+
+    async def _asked(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
+        if params is None or method not in IN_ROUNDS:
+            return await self._sent(server, method, params, origin)
+
+        def there(given: Mapping[str, Any]) -> Awaitable[Raw]:
+            return self._sent(server, method, dict(given), origin)
+
+        return await settled(there, params, origin.relay, rounds=origin.in_rounds)
+
+    async def _sent(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
+        upstream, named = self._upstream(server), params.get("name") if params else None
+        with asked(method, named if isinstance(named, str) else "", server, upstream.backend.kind) as span:
+            sent = in_meta(span, params) if params is not None else None
+            ask = Ask(self._timeouts.get(server), origin.relay, in_headers(span, {}), self._longest)
+            return await upstream.request(method, sent, ask, origin.caller.instance)
 
     # --- the way there
 
@@ -187,12 +288,12 @@ class Calls:
         await upstream.woken(origin.caller.instance)
         if waited and self._changes is not None:
             await self._changes.settled(server)
-        gate, spent = self._gates.get(server), 0.0
+        gate, spent = self._gates.get(server), origin.waited
         if gate is not None:
             arrived = time.perf_counter()
             with upstream.held(origin.caller.instance):  # its instance must not go for another's while it waits
-                await gate.enter(self._patience(server))
-            spent = time.perf_counter() - arrived
+                await gate.enter(_less(self._patience(server), origin.waited), origin.caller.owner)
+            spent += time.perf_counter() - arrived
         try:
             if (waited or spent > _LEAST_S) and self._changes is not None:
                 now = self._changes.current(work.tool)
@@ -200,10 +301,18 @@ class Calls:
                     work.tool = now
                     arguments = self._fitting(work, arguments, origin)
             work.started = time.perf_counter()
-            result = unmarked(await self._answered(upstream, work, arguments, origin, spent))
+
+            def there(extra: Mapping[str, Any]) -> Awaitable[Raw]:
+                given = origin if extra is origin.extra else replace(origin, extra=extra)
+                return self._answered(upstream, work, arguments, given, spent)
+
+            # Between two rounds of questions nothing is asked of it, and it is still at work for this caller.
+            with upstream.held(origin.caller.instance):
+                answer = await settled(there, origin.extra, origin.relay, rounds=origin.in_rounds)
+            result = unmarked(answer)
         finally:
             if gate is not None:
-                gate.leave()
+                gate.leave(origin.caller.owner)
         if problems := mismatches(work.tool, result):
             work.mismatched = True
             result = marked(result, {MISMATCH: list(problems)})
@@ -213,13 +322,17 @@ class Calls:
 
     async def _answered(self, upstream: Upstream, work: _Work, arguments: Raw, origin: Origin, spent: float) -> Raw:
         tool = work.tool
-        params = {**work.extra, "name": tool.upstream_name, "arguments": arguments}
+        params: Raw = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
         headers = param_headers(tool, arguments)
         silence, longest = self._timeouts.get(tool.server), self._longest
         while True:
             try:
-                ask = Ask(_less(silence, spent), origin.relay, headers, _less(longest, spent))
-                return await upstream.request("tools/call", params, ask, origin.caller.instance)
+                with asked("tools/call", tool.upstream_name, tool.server, upstream.backend.kind) as span:
+                    sent = in_headers(span, headers)
+                    ask = Ask(_less(silence, spent), origin.relay, sent, _less(longest, spent))
+                    if span.is_recording():
+                        span.set_attributes(_conversation(upstream, origin, work))
+                    return await upstream.request("tools/call", in_meta(span, params), ask, origin.caller.instance)
             except BackendUnavailable as error:
                 rule = self._retries.get(tool.server, ONCE_MORE)
                 if origin.goes_on or not again(rule, tool, error, work.attempts):
@@ -230,6 +343,7 @@ class Calls:
                     raise
             await asyncio.sleep(rest)
             work.attempts += 1
+            upstream = self._upstream(tool.server)  # it may have been replaced
             await upstream.woken(origin.caller.instance)
             work.started = time.perf_counter()
 
@@ -269,6 +383,12 @@ class Calls:
         if self._changes.untold(origin.caller, work.tool) or work.began != work.tool.hash:
             return f"The definition of {address} changed since you saw it: call it as it is described now."
         return ""
+
+
+def _conversation(upstream: Upstream, origin: Origin, work: _Work) -> dict[str, str | int]:
+    talk = upstream.conversation(origin.caller.instance)
+    hello = {"mcp.protocol.version": talk.hello.protocol_version, "portico.era": talk.hello.era} if talk else {}
+    return {**hello, "portico.attempt": work.attempts}
 
 
 def _less(bound: float | None, spent: float) -> float | None:

@@ -1,6 +1,7 @@
 """What does more than one call: scripts and workflows, each imported and made when it is first needed."""
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -10,10 +11,13 @@ from portico.access import Caller
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.config import Config
-from portico.execution.call import Calls
+from portico.errors import PorticoError
+from portico.events import Bus, ScriptRan, WorkflowRan
+from portico.execution.call import Calls, Origin
 from portico.execution.learned import Shapes
 from portico.execution.retrying import ONCE_MORE, RetryRule
-from portico.execution.scripting.scripts import Scripts
+from portico.execution.sandbox.script import Language
+from portico.execution.scripting.scripts import Around, Ran, Scripts
 from portico.execution.workflow.limits import Limits
 from portico.learning import Learner
 from portico.storage.record import Record
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from portico.execution.workflow.planning.remembered import Plans
     from portico.execution.workflow.planning.suggesting import Find, Suggestion
     from portico.execution.workflow.report import Report
-    from portico.execution.workflow.workflows import Workflows
+    from portico.execution.workflow.workflows import Request, Workflows
 
 _PATIENCE_S = 2.0
 """How long the end waits for a plan to be written."""
@@ -31,7 +35,11 @@ _PATIENCE_S = 2.0
 class Means:
     """A gateway's scripts and workflows."""
 
-    def __init__(self, calls: Calls, shapes: Shapes, config: Config, learner: Learner, record: Record) -> None:
+    def __init__(
+        self, calls: Calls, shapes: Shapes, config: Config, learner: Learner, record: Record, bus: Bus | None = None
+    ) -> None:
+        """Whoever listens to `bus` hears how each script and workflow went."""
+        self._bus = bus or Bus()
         self._calls = calls
         self._shapes = shapes
         self._learner = learner
@@ -56,6 +64,40 @@ class Means:
         from portico.execution.workflow.planning.remembered import Plans
 
         return Plans(self._record, self._learner.key, self._learner.listening)
+
+    async def run_script(
+        self, code: str, language: Language, around: Around, origin: Origin, timeout_s: float | None = None
+    ) -> Ran:
+        """Run a script; see `Scripts.run`."""
+        started, outcome = time.perf_counter(), "crash"
+        try:
+            ran = await self.scripts.run(code, language, around, origin, timeout_s)
+            outcome = ran.outcome.fault.kind if ran.outcome.fault is not None else "ok"
+            return ran
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except PorticoError:
+            outcome = "refused"
+            raise
+        finally:
+            self._bus.publish(ScriptRan(language, time.perf_counter() - started, outcome))
+
+    async def run_workflow(self, request: "Request", snapshot: Snapshot, origin: Origin) -> "Report":
+        """Run a workflow, or go on with one; see `Workflows.run`."""
+        started, outcome = time.perf_counter(), "failed"
+        try:
+            report = await self.workflows.run(request, snapshot, origin)
+            outcome = report.state
+            return report
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except PorticoError:
+            outcome = "refused"
+            raise
+        finally:
+            self._bus.publish(WorkflowRan(time.perf_counter() - started, outcome))
 
     async def plan(
         self, intent: str, snapshot: Snapshot, find: "Find", caller: Caller, inputs: Mapping[str, Any]

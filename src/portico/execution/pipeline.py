@@ -1,6 +1,6 @@
 """The pipeline of a gateway, put together from its configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,6 +13,7 @@ from portico.execution.changes import Changes
 from portico.execution.learned import Shapes
 from portico.execution.limiting import Limit
 from portico.execution.retrying import RetryRule
+from portico.observability.audit import Audit
 from portico.storage.record import Record
 from portico.upstream.supervisor import Upstream
 
@@ -24,6 +25,8 @@ class Pipeline:
     calls: Calls
     cache: Cache
     shapes: Shapes
+    longest: float
+    """Seconds that any call may take."""
 
     @classmethod
     def over(
@@ -36,24 +39,52 @@ class Pipeline:
         bus: Bus,
         *,
         longest: float,
+        audit: Audit | None = None,
     ) -> Self:
         """A pipeline over these servers; those that are not configured have no limits."""
-        cache = Cache(
-            {name: CacheRule(server.cache.ttl_s, server.cache.tools) for name, server in servers.items()},
-            [name for name, upstream in upstreams.items() if upstream.isolated],
-        )
+        cache = Cache(_cache_rules(servers), _isolated(upstreams))
         changes, shapes = Changes(catalog, syncs), Shapes(record=record)
         bus.subscribe(cache.heard, CatalogChanged)
         bus.subscribe(changes.heard, Searched, Shown)
         calls = Calls(
             upstreams,
-            {name: min(server.timeouts.call_s, longest) for name, server in servers.items()},
+            _timeouts(servers, longest),
             bus,
             longest=longest,
             cache=cache,
             shapes=shapes,
-            limits={name: Limit(**server.limits.model_dump()) for name, server in servers.items()},
-            retries={name: RetryRule(**server.retry.model_dump()) for name, server in servers.items()},
+            limits=_limits(servers),
+            retries=_retries(servers),
             changes=changes,
+            audit=audit,
         )
-        return cls(calls, cache, shapes)
+        return cls(calls, cache, shapes, longest)
+
+    def configure(
+        self, servers: Mapping[str, BackendConfig], upstreams: Mapping[str, Upstream], replaced: Iterable[str]
+    ) -> None:
+        """Go by what these servers' configuration says from now on; answers of those that were replaced are dropped."""
+        for server in replaced:
+            self.cache.forget(server)
+        self.cache.configure(_cache_rules(servers), _isolated(upstreams))
+        self.calls.configure(_timeouts(servers, self.longest), _limits(servers), _retries(servers))
+
+
+def _cache_rules(servers: Mapping[str, BackendConfig]) -> dict[str, CacheRule]:
+    return {name: CacheRule(server.cache.ttl_s, server.cache.tools) for name, server in servers.items()}
+
+
+def _isolated(upstreams: Mapping[str, Upstream]) -> list[str]:
+    return [name for name, upstream in upstreams.items() if upstream.isolated]
+
+
+def _timeouts(servers: Mapping[str, BackendConfig], longest: float) -> dict[str, float]:
+    return {name: min(server.timeouts.call_s, longest) for name, server in servers.items()}
+
+
+def _limits(servers: Mapping[str, BackendConfig]) -> dict[str, Limit]:
+    return {name: Limit(**server.limits.model_dump()) for name, server in servers.items()}
+
+
+def _retries(servers: Mapping[str, BackendConfig]) -> dict[str, RetryRule]:
+    return {name: RetryRule(**server.retry.model_dump()) for name, server in servers.items()}

@@ -1,7 +1,8 @@
 """Whether a call that failed is made again. Pure.
 
 Only where the conversation with the server was lost, and only a tool that may run twice: one that says it is read-only
-or idempotent, or that the configuration names. A server that is slow, busy or says no has answered.
+or idempotent, or that the configuration names; any tool where the server cannot have begun. A server that is slow, busy
+or says no has answered.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from portico.catalog.tool import Tool
-from portico.errors import BackendBusy, BackendTimeout, PorticoError
+from portico.errors import BackendBusy, BackendTimeout, BackendUnavailable, PorticoError
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 
@@ -40,7 +41,7 @@ def again(rule: RetryRule, tool: Tool, error: PorticoError, attempt: int) -> boo
     """Whether the call that failed at this attempt (1 is the first) is made again."""
     if attempt > rule.times or not error.retryable or isinstance(error, BackendTimeout | BackendBusy):
         return False
-    return rule.allows(tool)
+    return rule.allows(tool) or (isinstance(error, BackendUnavailable) and not error.begun)
 
 
 def pause(attempt: int) -> float:

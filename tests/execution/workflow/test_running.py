@@ -312,6 +312,7 @@ class Listening:
     origin = "me"
 
     def __init__(self) -> None:
+        self.capabilities: Raw = {}
         self.told: list[tuple[str, Raw]] = []
 
     async def notify(self, method: str, params: Raw) -> None:

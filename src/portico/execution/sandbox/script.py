@@ -106,6 +106,11 @@ Ask = Callable[[str, str, list[Any], dict[str, Any]], Awaitable[Any]]
 class Engine(Protocol):
     """Runs the scripts of one or more languages."""
 
+    @property
+    def workers(self) -> tuple[int, int | None]:
+        """How many processes run a script now, and how many wait for one; None where nobody knows."""
+        ...
+
     async def run(self, script: Script, ask: Ask) -> Outcome:
         """Run one script to its end.
 

@@ -29,6 +29,11 @@ class Engines:
 
         return WorkerEngine(kind, self._workers)
 
+    @property
+    def workers(self) -> dict[str, tuple[int, int | None]]:
+        """The processes at work, and those that wait, of each engine that has been needed."""
+        return {kind: engine.workers for kind, engine in self._made.items()}
+
     async def close(self) -> None:
         """End every process."""
         made, self._made = self._made, {}

@@ -24,6 +24,7 @@ from portico.execution.scripting.binding import Bound, arguments_of, bind
 from portico.execution.scripting.engines import Engines
 from portico.execution.scripting.hints import hint
 from portico.execution.scripting.memory import Memory
+from portico.observability.tracing import current, within
 from portico.upstream.backend import Raw
 
 MAX_CODE = 256 * 1024
@@ -130,6 +131,11 @@ class Scripts:
         advice = " ".join(filter(None, (hint(script, outcome, around.snapshot, host.answers), refused)))
         return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
 
+    @property
+    def workers(self) -> dict[str, tuple[int, int | None]]:
+        """The processes of each engine: at work, and waiting."""
+        return self._engines.workers
+
     async def close(self) -> None:
         """End every process."""
         await self._engines.close()
@@ -147,7 +153,9 @@ class _Host:
         self._bound = bound
         self._around = around
         # What the client sent beside its question (a progress token, answers to questions) was for the script alone.
-        self._origin = Origin(origin.caller, origin.relay)
+        self._origin = Origin(origin.caller, origin.relay, way="script")
+        # A script's calls come from its engine, which knows nothing of the request that brought it.
+        self._span = current()
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.parallel)
         self._begun = 0
@@ -193,7 +201,8 @@ class _Host:
             started = time.perf_counter()
             ok = cached = cancelled = False
             try:
-                result = await self._calls.call(tool, arguments, self._origin)
+                with within(self._span):
+                    result = await self._calls.call(tool, arguments, self._origin)
                 cached = age_of(result) is not None
                 for note in marks_of(result).get(REPAIRED, ())[:_REPAIRS]:
                     self.repairs[f"{tool.address}: {note}"] = None

@@ -367,4 +367,4 @@ def _meta(origin: Origin) -> Mapping[str, Any]:
 def _inner(origin: Origin) -> Origin:
     """Where the calls come from: progress of several at once cannot be told as that of one, so it is not asked for."""
     meta = {key: value for key, value in _meta(origin).items() if key != "progressToken"}
-    return Origin(origin.caller, origin.relay, {"_meta": meta} if meta else {})
+    return Origin(origin.caller, origin.relay, {"_meta": meta} if meta else {}, way="workflow")

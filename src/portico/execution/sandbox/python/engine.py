@@ -43,6 +43,11 @@ class PythonEngine(Engine):
         self._leaving = asyncio.Lock()
         self._running: set[_Run] = set()
 
+    @property
+    def workers(self) -> tuple[int, int | None]:
+        """How many processes run a script now; how many wait for one, the library does not tell."""
+        return len(self._running), None
+
     async def run(self, script: Script, ask: Ask) -> Outcome:
         """Run one script; see `Engine`."""
         run = _Run(self, script, ask)

@@ -26,6 +26,11 @@ class WorkerEngine(Engine):
         self.kept: tuple[str, ...] = ()
         """What the jail of the last worker holds; empty until one was started."""
 
+    @property
+    def workers(self) -> tuple[int, int | None]:
+        """How many processes run a script now, and how many wait for one."""
+        return len(self._busy), len(self._idle)
+
     async def run(self, script: Script, ask: Ask) -> Outcome:
         """See `Engine.run`. Waiting for a free worker counts as the script's time."""
         deadline = asyncio.get_running_loop().time() + script.limits.wall_s

@@ -1,0 +1,122 @@
+"""Scripts and workflows: whoever listens hears how each came out."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from portico.config import Config
+from portico.errors import PorticoError
+from portico.events import Event, ScriptRan, WorkflowRan
+from portico.execution.call import NOBODY
+from portico.execution.means import Means
+from portico.execution.sandbox.script import Language
+from portico.execution.scripting.scripts import MAX_CODE, Around
+from portico.execution.workflow.workflows import Request
+from portico.testing import FakeBackend, gateway_over
+from portico.upstream.backend import Raw
+from tests.interaction.fakes import text, tool
+
+PATIENCE = 60
+
+
+@dataclass
+class Office:
+    """Means over one server, whose tool `wait` says when it is called and never answers."""
+
+    means: Means
+    snapshot: Any
+    called: asyncio.Event
+    heard: list[Event] = field(default_factory=list[Event])
+
+    async def script(self, code: str, language: Language = "lua") -> None:
+        await self.means.run_script(code, language, Around(self.snapshot), NOBODY)
+
+    async def workflow(self, *steps: Raw) -> None:
+        await self.means.run_workflow(Request(list(steps)), self.snapshot, NOBODY)
+
+    @property
+    def outcome(self) -> str:
+        (event,) = self.heard
+        assert isinstance(event, ScriptRan | WorkflowRan)
+        assert event.seconds >= 0
+        return event.outcome
+
+
+@asynccontextmanager
+async def office() -> AsyncGenerator[Office]:
+    called = asyncio.Event()
+
+    async def wait(_: Raw) -> Raw:
+        called.set()
+        return await asyncio.get_running_loop().create_future()
+
+    backend = FakeBackend([tool("run"), tool("fail"), tool("wait")])
+    backend.on_call("run", lambda _: text("done"))
+    backend.on_call("fail", lambda _: {**text("no"), "isError": True})
+    backend.on_call("wait", wait)
+    async with gateway_over({"s": backend}) as gateway:
+        shapes = gateway._pipeline.shapes  # pyright: ignore[reportPrivateUsage]
+        means = Means(gateway.calls, shapes, Config(), gateway.learner, gateway.record, gateway.bus)
+        made = Office(means, gateway.catalog.snapshot, called)
+        gateway.bus.subscribe(made.heard.append, ScriptRan, WorkflowRan)
+        try:
+            yield made
+        finally:
+            await means.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [("return s.run({}):await()", "ok"), ("error('no')", "runtime"), ("this is no lua", "syntax")]
+)
+async def test_a_script_is_told_with_its_language_and_how_it_ended(code: str, outcome: str) -> None:
+    async with office() as house:
+        await asyncio.wait_for(house.script(code), PATIENCE)
+        assert house.outcome == outcome
+        assert isinstance(house.heard[0], ScriptRan)
+        assert house.heard[0].language == "lua"
+        assert set(house.means.scripts.workers) == {"lua"}
+
+
+async def test_a_script_that_is_not_run_at_all_is_refused() -> None:
+    async with office() as house:
+        with pytest.raises(PorticoError):
+            await house.script("x" * (MAX_CODE + 1))
+        assert house.outcome == "refused"
+
+
+async def test_a_script_at_work_has_a_worker_until_its_caller_gives_up() -> None:
+    async with office() as house:
+        running = asyncio.create_task(house.script("return s.wait({}):await()"))
+        await asyncio.wait_for(house.called.wait(), PATIENCE)
+        assert house.means.scripts.workers["lua"][0] == 1
+        running.cancel()
+        await asyncio.wait({running}, timeout=PATIENCE)
+        assert house.outcome == "cancelled"
+        assert house.means.scripts.workers["lua"][0] == 0
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("s.run", "finished"), ("s.fail", "failed")])
+async def test_a_workflow_is_told_with_how_it_ended(name: str, outcome: str) -> None:
+    async with office() as house:
+        await asyncio.wait_for(house.workflow({"id": "one", "tool": name, "arguments": {}}), PATIENCE)
+        assert house.outcome == outcome
+
+
+async def test_a_workflow_with_wrong_steps_is_refused() -> None:
+    async with office() as house:
+        with pytest.raises(PorticoError):
+            await house.workflow({"id": "one", "tool": "s.nothing"})
+        assert house.outcome == "refused"
+
+
+async def test_a_workflow_whose_caller_gives_up_is_cancelled() -> None:
+    async with office() as house:
+        running = asyncio.create_task(house.workflow({"id": "one", "tool": "s.wait", "arguments": {}}))
+        await asyncio.wait_for(house.called.wait(), PATIENCE)
+        running.cancel()
+        await asyncio.wait({running}, timeout=PATIENCE)
+        assert house.outcome == "cancelled"

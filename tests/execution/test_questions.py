@@ -1,0 +1,86 @@
+"""A server's questions on the way back to a client that does not answer them in rounds of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from portico.errors import RemoteError
+from portico.execution import questions
+from portico.execution.questions import MAX_AT_ONCE, settled
+from portico.upstream.backend import Raw
+from tests.upstream.loopback import Caller
+
+ROOTS: Raw = {"method": "roots/list"}
+DONE: Raw = {"content": []}
+
+
+class Server:
+    """Answers with these, one after the other, and remembers what it was sent."""
+
+    def __init__(self, *answers: Raw) -> None:
+        self._answers = list(answers)
+        self.heard: list[Mapping[str, Any]] = []
+
+    async def call(self, extra: Mapping[str, Any]) -> Raw:
+        self.heard.append(extra)
+        return self._answers.pop(0)
+
+
+def asking(state: str | None = None, **requests: Any) -> Raw:
+    result: Raw = {"resultType": "input_required"}
+    if requests:
+        result["inputRequests"] = requests
+    return result if state is None else {**result, "requestState": state}
+
+
+async def test_every_question_is_asked_and_the_call_made_again_with_the_answers_and_the_last_state():
+    client = Caller({"roots/list": {"roots": []}, "elicitation/create": {"action": "decline"}})
+    client.capabilities = {"roots": {}}
+    form = {"method": "elicitation/create", "params": {"message": "?"}}
+    server = Server(asking("one", a=ROOTS, b=form), asking(c=ROOTS), DONE)
+    assert await settled(server.call, {"_meta": {"x": 1}}, client, rounds=False) is DONE
+    answers = [(one.get("inputResponses"), one.get("requestState")) for one in server.heard]
+    assert answers == [
+        (None, None),
+        ({"a": {"roots": []}, "b": {"action": "decline"}}, "one"),
+        ({"c": {"roots": []}}, None),
+    ]
+    declared = [one["_meta"]["io.modelcontextprotocol/clientCapabilities"] for one in server.heard]
+    assert declared == [{"roots": {}}] * 3
+
+
+async def test_a_server_that_only_wants_its_state_back_gets_it_after_a_pause(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(questions, "FIRST_PAUSE_S", 0.001)
+    server = Server(asking("one"), asking("two"), DONE)
+    assert await settled(server.call, {}, Caller(), rounds=False) is DONE
+    assert [dict(one) for one in server.heard] == [{}, {"requestState": "one"}, {"requestState": "two"}]
+
+
+async def test_a_client_with_rounds_of_its_own_gets_the_questions_and_so_does_whoever_cannot_be_asked():
+    for relay, rounds in ((Caller(), True), (None, False)):
+        result = asking(a=ROOTS)
+        assert await settled(Server(result).call, {}, relay, rounds=rounds) is result
+
+
+@pytest.mark.parametrize(
+    "requests", [["roots/list"], {"a": "roots/list"}, {str(n): ROOTS for n in range(MAX_AT_ONCE + 1)}]
+)
+async def test_what_cannot_be_asked_is_an_error_and_not_a_wait(requests: Any):
+    server = Server({"resultType": "input_required", "inputRequests": requests})
+    with pytest.raises(RemoteError, match="server"):
+        await settled(server.call, {}, Caller(), rounds=False)
+
+
+async def test_one_refusal_ends_the_other_questions_and_the_call():
+    class Choosy(Caller):
+        async def request(self, method: str, params: Raw) -> Raw:
+            if method == "sampling/createMessage":
+                raise RemoteError(-1, "no model here")
+            return await super().request(method, params)
+
+    client = Choosy()
+    server = Server(asking(a=ROOTS, b={"method": "sampling/createMessage"}))
+    with pytest.raises(RemoteError, match="no model here"):
+        await settled(server.call, {}, client, rounds=False)
+    assert len(server.heard) == 1
