@@ -10,7 +10,8 @@ from portico.upstream.backend import Raw
 
 LONG_ANSWER_CHARS = 2_000
 ERROR = "portico/error"
-"""In `_meta` of a refusal: `{"kind", "message", "advice"?, "retryable", "problems"?, "nearest"?, "code"?, "data"?}`."""
+"""In `_meta` of a refusal: `{"kind", "message", "advice"?, "retryable", "retry_after_s"?, "problems"?, "nearest"?,
+"code"?, "data"?}`."""
 PROTOCOL = frozenset({-32020, -32021, -32022, -32042})
 """Errors that the client itself has to act on: headers, capabilities, versions, an address to be visited."""
 _DATA_CHARS = 600
@@ -63,6 +64,8 @@ def refusal(error: PorticoError, *, more: str = "") -> Raw:
 def facts(error: PorticoError, message: str = "") -> Raw:
     """An error for programs to read."""
     told: Raw = {"kind": error.kind, "message": message or error.message, "retryable": error.retryable}
+    if error.retry_after_s is not None:
+        told["retry_after_s"] = error.retry_after_s
     if error.advice:
         told["advice"] = error.advice
     if isinstance(error, InvalidArguments) and error.problems:

@@ -17,6 +17,7 @@ from portico.disclosure.render import first_sentence, signature
 from portico.disclosure.shelves import Shelf
 from portico.disclosure.tiers import Standing
 from portico.observability.statistics import Statistics
+from portico.upstream.status import TROUBLED
 
 Card = dict[str, Any]
 
@@ -74,7 +75,7 @@ def category_card(shelf: Shelf, servers: int = 5) -> Card:
 def server_card(entry: ServerEntry, state: ServerState, category: str = "", *, whole: bool = False) -> Card:
     """A server: what it is for, how much it has and how it is; `whole` with what it says of itself."""
     hello = entry.hello
-    troubled = state.state in ("down", "degraded", "disabled")
+    troubled = state.state in TROUBLED
     card: Card = {
         "server": entry.name,
         "title": one_paragraph(entry.title, 20) if entry.title != entry.name else "",

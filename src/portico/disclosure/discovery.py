@@ -19,6 +19,7 @@ from portico.disclosure.render import addresses, brief, schema
 from portico.disclosure.shelves import Grounds, Shelf, Shelves
 from portico.disclosure.tokens import count
 from portico.errors import BackendUnavailable, PorticoError, UnknownName
+from portico.upstream.status import TROUBLED
 
 GROUNDS: Mapping[Grounds, str] = {
     "use": "Most used tools:",
@@ -165,7 +166,7 @@ def explained(error: UnknownName, name: str, snapshot: Snapshot, states: States)
     for entry in snapshot.servers.values():
         if not entry.known and fold(entry.name) in meant:
             state = states.get(entry.name, ServerState("configured"))
-            if state.state not in ("down", "degraded", "disabled"):
+            if state.state not in TROUBLED:
                 return BackendUnavailable(
                     f"{entry.name} is {state.state}: its tools are not listed yet", advice="Try again shortly."
                 )

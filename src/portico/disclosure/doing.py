@@ -41,7 +41,7 @@ class Doing:
             raise InvalidArguments(f"{language} is not run here", advice=f"Languages: {', '.join(face.languages)}.")
         inside = Inside(self._sight, self._searching, origin.caller)
         around = Around(self._sight.snapshot, inside.functions(), lambda tool: f"It takes: {schema(tool)}")
-        ran = await self._means.scripts.run(code, language, around, origin, arguments.get("timeout_s"))
+        ran = await self._means.run_script(code, language, around, origin, arguments.get("timeout_s"))
         return await self._fitted(_CODE, scripts.answered(ran, code), origin)
 
     async def flow(self, arguments: Raw, origin: Origin) -> Raw:
@@ -64,7 +64,7 @@ class Doing:
                 return telling.suggested(plan, budget, asked_to_run=asked)
             steps = [dict(step) for step in plan.steps]
         request = Request(steps, inputs, arguments.get("resume") or "", intent)
-        report = await self._means.workflows.run(request, snapshot, origin)
+        report = await self._means.run_workflow(request, snapshot, origin)
         self._means.remember(report, snapshot)
         return await self._fitted(_FLOW, telling.told(report, budget), origin)
 

@@ -11,6 +11,7 @@ from portico.disclosure import metatools
 from portico.disclosure.budget import cut
 from portico.disclosure.lines import States, counted
 from portico.disclosure.shelves import Shelves
+from portico.upstream.status import TROUBLED
 
 MAX_UPSTREAM_CHARS = 1_500
 _CATEGORIES_TOKENS, _TROUBLED_TOKENS = 190, 50
@@ -51,9 +52,7 @@ def overview_text(shelves: Shelves, states: States, names: Collection[str]) -> s
     snapshot = shelves.snapshot
     size = f"{counted(len(snapshot.tools), 'tool')} on {counted(len(snapshot.servers), 'server')}"
     kinds = cut(", ".join(f"{key} {len(shelf.tools)}" for key, shelf in shelves.categories.items()), _CATEGORIES_TOKENS)
-    away = sorted(
-        name for name in snapshot.servers if name in states and states[name].state in ("down", "degraded", "disabled")
-    )
+    away = sorted(name for name in snapshot.servers if name in states and states[name].state in TROUBLED)
     steps = [step for name, step in STEPS.items() if name in names] or ["Every tool is listed as server__tool."]
     lines = [
         "# Portico",

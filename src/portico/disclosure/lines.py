@@ -7,6 +7,7 @@ from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.visible import shown
 from portico.disclosure.budget import cut
 from portico.disclosure.tokens import count
+from portico.upstream.status import TROUBLED
 
 _USED, _KEPT_BACK = 0.95, 60
 """How much of a budget is used. What an answer costs is estimated, and where one server's odd names fill it, the
@@ -31,7 +32,7 @@ def server_line(entry: ServerEntry, states: States) -> str:
     tools = counted(len(entry.tools), "tool") if entry.known else "not listed yet"
     about = one_paragraph(entry.description or (entry.title if entry.title != entry.name else ""), 30)
     line = f"{entry.name}: {tools}" + (f" — {about}" if about else "")
-    if state.state in ("down", "degraded", "disabled"):
+    if state.state in TROUBLED:
         line += f" [{state.state}: {one_paragraph(state.reason, 40)}]"
     elif state.state == "starting":
         line += " [starting]"

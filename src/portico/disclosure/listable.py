@@ -1,4 +1,4 @@
-"""A tool's definition as strict clients take it. Pure.
+"""A definition as strict clients take it: of a tool, a resource, a template or a prompt. Pure.
 
 One field of the wrong kind makes such a client lose the whole list. So a field that the protocol names and whose value
 it does not allow is left out, and a schema is given the form it asks for where that says the same. All else is as it
@@ -26,6 +26,18 @@ _HINTS: Mapping[str, type] = {
     "idempotentHint": bool,
     "openWorldHint": bool,
 }
+_OFFERED: Mapping[str, type] = {
+    "title": str,
+    "description": str,
+    "mimeType": str,
+    "size": int,
+    "annotations": dict,
+    "arguments": list,
+    "icons": list,
+    "_meta": dict,
+}
+_ARGUMENT: Mapping[str, type] = {"title": str, "description": str, "required": bool}
+_AUDIENCE = ("user", "assistant")
 _TASK_SUPPORT = ("forbidden", "optional", "required")
 
 
@@ -42,7 +54,32 @@ def listable(definition: Mapping[str, Any], name: str) -> Raw:
     if listed.get("execution", {}).get("taskSupport", "optional") not in _TASK_SUPPORT:
         del listed["execution"]
     listed["inputSchema"] = _input_schema(listed.get("inputSchema"))
+    if "outputSchema" in listed and not _is_schema(listed["outputSchema"]):
+        del listed["outputSchema"]
     return listed
+
+
+def listable_offer(definition: Mapping[str, Any]) -> Raw:
+    """A resource, a template or a prompt; one without a name is called by its address."""
+    listed = dict(_of_kinds(dict(definition), _OFFERED))
+    if not isinstance(listed.get("name"), str):
+        listed["name"] = listed.get("uri") or listed.get("uriTemplate") or ""
+    if "annotations" in listed:
+        listed["annotations"] = {key: value for key, value in listed["annotations"].items() if _is_remark(key, value)}
+    if "arguments" in listed:
+        named = (one for one in listed["arguments"] if isinstance(one, dict) and isinstance(one.get("name"), str))
+        listed["arguments"] = [_of_kinds(cast(Raw, one), _ARGUMENT) for one in named]
+    if "icons" in listed:
+        listed["icons"] = [icon for icon in listed["icons"] if _is_icon(icon)]
+    return listed
+
+
+def _is_remark(key: str, value: Any) -> bool:
+    if key == "audience":
+        return isinstance(value, list) and all(one in _AUDIENCE for one in cast("list[Any]", value))
+    if key == "priority":
+        return isinstance(value, int | float) and 0 <= value <= 1
+    return key != "lastModified" or isinstance(value, str)
 
 
 def _of_kinds(value: Raw, kinds: Mapping[str, type]) -> Raw:
@@ -73,6 +110,14 @@ def _input_schema(schema: Any) -> Raw:
     if "properties" in allowed and not all(isinstance(value, dict) for value in allowed["properties"].values()):
         allowed["properties"] = {key: _property(value) for key, value in allowed["properties"].items()}
     return allowed
+
+
+def _is_schema(schema: Raw) -> bool:
+    """Whether a client can tell what is promised. Of a promise that is in part unreadable, nothing can be kept."""
+    properties: Raw = schema.get("properties", {})
+    return all(_allowed(key, value) for key, value in schema.items()) and all(
+        isinstance(value, dict | bool) for value in properties.values()
+    )
 
 
 def _allowed(keyword: str, value: Any) -> bool:

@@ -7,6 +7,7 @@ from portico.catalog.address import nearest
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.visible import quoted
 from portico.disclosure.links import Links
+from portico.disclosure.listable import listable_offer
 from portico.disclosure.namespace import (
     inner_uri,
     outer_contents,
@@ -47,13 +48,13 @@ class Offered:
         """Every listed prompt."""
         snapshot, sole = self._sight.snapshot, self._sight.sole
         if sole:
-            return list(snapshot.servers[sole].offers.prompts)
-        return [{**prompt, "name": name} for name, (_, prompt) in snapshot.flat_prompts.items()]
+            return [listable_offer(prompt) for prompt in snapshot.servers[sole].offers.prompts]
+        return [listable_offer({**prompt, "name": name}) for name, (_, prompt) in snapshot.flat_prompts.items()]
 
     def _all(self, pick: Callable[[ServerEntry], tuple[Raw, ...]], rename: Rename) -> list[Raw]:
         servers: Iterable[tuple[str, ServerEntry]] = sorted(self._sight.snapshot.servers.items())
         sole = self._sight.sole
-        return [item if sole else rename(name, item) for name, entry in servers for item in pick(entry)]
+        return [listable_offer(item if sole else rename(name, item)) for name, entry in servers for item in pick(entry)]
 
     async def about(self, method: str, params: Raw, origin: Origin) -> Raw:
         """Read or watch one resource."""

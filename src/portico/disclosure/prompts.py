@@ -17,6 +17,7 @@ from portico.errors import INVALID_PARAMS, RemoteError
 from portico.execution.call import Origin
 from portico.observability.statistics import Statistics
 from portico.upstream.backend import Raw
+from portico.upstream.status import TROUBLED
 
 DISCOVER, FIND, STATUS = "discover", "find_tool", "backend_status"
 PROMPTS: tuple[Raw, ...] = (
@@ -40,7 +41,6 @@ PROMPTS: tuple[Raw, ...] = (
 NAMES = frozenset(prompt["name"] for prompt in PROMPTS)
 _FOUND = 5
 _STATUS_TOKENS = 4_000
-_TROUBLED = ("down", "degraded", "disabled")
 
 
 class OwnPrompts:
@@ -102,10 +102,10 @@ class OwnPrompts:
         def line(name: str) -> str:
             entry, now = snapshot.servers[name], state(name)
             tools = counted(len(entry.tools), "tool") if entry.known else "not listed yet"
-            why = f" ({one_paragraph(now.reason, 40)})" if now.state in _TROUBLED and now.reason else ""
+            why = f" ({one_paragraph(now.reason, 40)})" if now.state in TROUBLED and now.reason else ""
             return f"- {name}: {now.state}{why}, {tools}{_latency(used.get(name, []))}"
 
-        names = sorted(snapshot.servers, key=lambda name: (state(name).state not in _TROUBLED, name))
+        names = sorted(snapshot.servers, key=lambda name: (state(name).state not in TROUBLED, name))
         head = f"How the {counted(len(names), 'server')} behind this gateway are; tell me what needs attention."
         rest = f"… and {len(names):,} more: {SCHEME}backends"
         lines = pack(map(line, names), room(_STATUS_TOKENS, head, rest)).texts

@@ -13,7 +13,7 @@ from typing import Any
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.disclosure.listable import listable
-from portico.disclosure.sight import Sight
+from portico.disclosure.sight import Face, Sight
 from portico.disclosure.tokens import count
 from portico.errors import INVALID_PARAMS, RemoteError
 from portico.search import EncoderUnavailable, Index
@@ -96,7 +96,7 @@ class Intended:
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
         self._chosen: Relevant | None = None
-        self._chosen_for: tuple[str, bool] | None = None
+        self._chosen_for: tuple[str, bool, Face] | None = None
         self._index: Index | None = None
         self._encoded = False
 
@@ -111,7 +111,7 @@ class Intended:
         """The tools it brings now."""
         snapshot, face = self._sight.snapshot, self._sight.face
         by_meaning = self._by_meaning(snapshot)
-        key = snapshot.version, by_meaning
+        key = snapshot.version, by_meaning, face
         if self._chosen is None or self._chosen_for != key:
             searched = snapshot if by_meaning else snapshot.with_index(replace(snapshot.index, encoder=None))
             self._chosen = relevant(searched, snapshot.flat, face.intent, face.top_k, face.listing_budget)

@@ -1,6 +1,7 @@
 """Searches on somebody's behalf: what the query means, what use has taught, and who hears of it. All that awaits."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from portico.disclosure import results
 from portico.disclosure.lines import States
 from portico.disclosure.popular import with_popular
 from portico.disclosure.question import Question, Search
-from portico.events import Bus, Searched
+from portico.events import Bus, Searched, SearchEnded
 from portico.learning import Learner
 from portico.search import Facts, Lift, Vector
 
@@ -38,8 +39,11 @@ class Searching:
         there: Collection[str],
     ) -> results.Answer:
         """A page of tools, as this caller is told; whoever learns from searches hears of it."""
+        started = time.perf_counter()
         vector, search = await self.prepared(snapshot, question, caller)
         found = results.answer(search, states, budget, there)
+        if self.bus is not None:
+            self.bus.publish(SearchEnded(time.perf_counter() - started, bool(found.shown)))
         if found.shown and self.bus is not None and self.bus.asked_for(Searched):
             self.bus.publish(Searched(question.query, found.shown, caller, vector))
         return found

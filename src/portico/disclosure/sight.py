@@ -73,10 +73,14 @@ class Sight:
         self.insight = insight
         self._catalog = catalog
         self._upstreams = upstreams
-        self._isolated = tuple(name for name, upstream in upstreams.items() if upstream.isolated)
         self._whole: Snapshot | None = None
         self._seen: Snapshot = catalog.snapshot.within(face.scope)
         self._shelves: Shelves | None = None
+
+    def wear(self, face: Face) -> None:
+        """Look otherwise from now on."""
+        self.face = face
+        self._whole = self._shelves = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -92,7 +96,8 @@ class Sight:
     @property
     def isolated(self) -> tuple[str, ...]:
         """The servers that run once for each client."""
-        return tuple(name for name in self._isolated if name in self.snapshot.servers)
+        seen = self.snapshot.servers
+        return tuple(name for name, upstream in self._upstreams.items() if upstream.isolated and name in seen)
 
     @property
     def sole(self) -> str | None:

@@ -19,7 +19,7 @@ from portico.disclosure.question import Question
 from portico.disclosure.relevant import Intended, asked, relevant
 from portico.disclosure.remarks import remarked
 from portico.disclosure.searching import Searching
-from portico.disclosure.sight import Sight
+from portico.disclosure.sight import Face, Sight
 from portico.disclosure.tokens import count
 from portico.errors import (
     INVALID_PARAMS,
@@ -62,7 +62,7 @@ class Toolbox:
         """The category that each server had when it came into the capability index."""
         self._index: dict[str, str] = {}
         self._defined: list[Raw] | None = None
-        self._defined_for: Snapshot | None = None
+        self._defined_for: tuple[Snapshot, Face] | None = None
 
     # --- listing
 
@@ -100,13 +100,15 @@ class Toolbox:
 
     def definitions(self) -> "list[Raw]":
         """The meta-tools; the same bytes until a server gets known, or goes."""
-        snapshot = self._sight.snapshot
-        if self._defined is None or self._defined_for is not snapshot:
-            self._defined_for, index = snapshot, self._index_of(snapshot)
-            if self._defined is None or index != self._index:
+        snapshot, face = self._sight.snapshot, self._sight.face
+        made, made_for = self._defined, self._defined_for
+        if made is None or made_for is None or made_for[0] is not snapshot or made_for[1] is not face:
+            index, worn = self._index_of(snapshot), made_for is None or made_for[1] is not face
+            self._defined_for = snapshot, face
+            if made is None or worn or index != self._index:
                 self._index = index
-                self._defined = metatools.definitions(self._sight.face.enabled, index, self._offer(snapshot))
-        return self._defined
+                self._defined = made = metatools.definitions(face.enabled, index, self._offer(snapshot))
+        return made
 
     def differ(self) -> bool:
         """Whether the list is another than the one that was listed last; who has listed none, misses none."""
@@ -138,22 +140,34 @@ class Toolbox:
         arguments = {} if arguments is None else arguments
         face, sole = self._sight.face, self._sight.sole
         if face.exposure == "full":
+            origin = replace(origin, way="flat")
             tool = self.listed.get(name)
             if tool is not None:
                 return await self._run(tool, arguments, origin)
             if sole and face.unlisted:
                 return await self._calls.ask(sole, "tools/call", params, origin)
-            return await self._run(self._sight.snapshot.tool(name), arguments, origin)
+            return await self._run(await self._named(name, arguments, origin), arguments, origin)
         if name not in face.enabled:
+            origin = replace(origin, way="flat")
             if face.direct and (tool := self._sight.snapshot.flat.get(name)) is not None:
                 return await self._run(tool, arguments, origin, whole=True)
             there = f" Tools behind this gateway are run by {metatools.CALL}(name, arguments)."
-            raise UnknownName(
+            unknown = UnknownName(
                 f"there is no tool {quoted(name)} in this list",
                 nearest=face.enabled,
                 advice=f"It has: {', '.join(face.enabled)}.{there if metatools.CALL in face.enabled else ''}",
             )
+            await self._calls.refused(name, arguments, origin, unknown)
+            raise unknown
         return await self._meta_call(name, arguments, origin)
+
+    async def _named(self, name: str, arguments: Any, origin: Origin) -> Tool:
+        """The tool of that name; that somebody asked for one that is not there is written down."""
+        try:
+            return self._sight.snapshot.tool(name)
+        except UnknownName as error:
+            await self._calls.refused(name, arguments, origin, error)
+            raise
 
     async def _meta_call(self, name: str, arguments: Any, origin: Origin) -> Raw:
         try:
@@ -194,12 +208,12 @@ class Toolbox:
         return answer.text(discovery.overview(sight.shelves, states, budget, arguments.get("cursor")))
 
     async def _call_by_name(self, arguments: Raw, origin: Origin) -> Raw:
-        name, snapshot = arguments["name"], self._sight.snapshot
+        name, given, snapshot = arguments["name"], arguments.get("arguments") or {}, self._sight.snapshot
+        origin = replace(origin, way="call_tool")
         try:
-            tool = snapshot.tool(name)
+            tool = await self._named(name, given, origin)
         except UnknownName as error:
             raise discovery.explained(error, name, snapshot, self._sight.states()) from error
-        given = arguments.get("arguments") or {}
         if arguments.get("view") == "shape":
             confirm = bool(arguments.get("confirm"))
             call = shape_of_call(self._calls, tool, given, origin, confirm=confirm, count=count)

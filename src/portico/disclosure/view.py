@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from portico.access import Caller
-from portico.catalog.snapshot import Snapshot
+from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.sync import Catalog
 from portico.disclosure import guidance, metatools, prompts, resources
 from portico.disclosure.completion import complete
@@ -64,10 +64,11 @@ class View:
         Without `insight`, nothing is known of use; without `large`, every result passes whole; `means` are for scripts
         and workflows.
         """
-        self.face = face
         self.sight = Sight(face, catalog, upstreams, insight)
         self.searching = Searching(learner, bus, self.sight.facts, self.sight.popular, self.sight.computed)
         self._first_listing = first_listing
+        self._all_known: Mapping[str, ServerEntry] | None = None
+        """The servers as they were when every one of them had been heard."""
         self._calls = calls
         self._bus = bus
         links = Links()
@@ -77,6 +78,15 @@ class View:
         self._offered = Offered(self.sight, calls, links)
         self._resources = OwnResources(self.sight)
         self._prompts = OwnPrompts(self.sight, self._resources, self.searching)
+
+    @property
+    def face(self) -> Face:
+        """What its configuration says about it."""
+        return self.sight.face
+
+    def wear(self, face: Face) -> None:
+        """Show another face from now on."""
+        self.sight.wear(face)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -102,7 +112,7 @@ class View:
             return mirrored
         declared: Raw = {
             "tools": {"listChanged": True},
-            "resources": {"listChanged": True, "subscribe": era == "legacy"},
+            "resources": {"listChanged": True, "subscribe": True},
             "prompts": {"listChanged": True},
             "completions": {},
         }
@@ -129,8 +139,8 @@ class View:
             if self.sole:
                 return await self._calls.ask(self.sole, method, params, origin)
             raise RemoteError(METHOD_NOT_FOUND, "Method not found", method)
-        if self._first_listing is not None:
-            await self._settle(method, params)
+        if self._first_listing is not None and self._all_known is not self.snapshot.servers:
+            await self._settle(self._first_listing, method, params)
         try:
             return await handler(params, origin)
         except RemoteError as error:
@@ -152,7 +162,7 @@ class View:
             "logging/setLevel": self._set_level,
         }
 
-    async def _settle(self, method: str, params: Raw) -> None:
+    async def _settle(self, first_listing: FirstListing, method: str, params: Raw) -> None:
         """Wait where an answer now would leave out a server that is still on its first start."""
         name = self._named_tool(method, params)
 
@@ -162,10 +172,11 @@ class View:
             return all(entry.known for entry in self.snapshot.servers.values())
 
         needs_no_listing = method == "tools/list" and self.face.exposure in ("meta", "code") and not params.get("query")
-        if self._first_listing is not None and not needs_no_listing and not enough():
-            await self._first_listing(enough)
-        if all(entry.known for entry in self.snapshot.servers.values()):
-            self._first_listing = None
+        if not needs_no_listing and not enough():
+            await first_listing(enough)
+        servers = self.snapshot.servers
+        if all(entry.known for entry in servers.values()):
+            self._all_known = servers
 
     def _named_tool(self, method: str, params: Raw) -> str | None:
         given = params.get("arguments") if params.get("name") in self.face.enabled else params
