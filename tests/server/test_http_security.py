@@ -251,3 +251,63 @@ async def test_a_host_or_origin_that_can_be_read_in_two_ways_is_refused(era: Era
         writer.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")
         assert b" 400 " in await asyncio.wait_for(reader.readline(), 20)
         writer.close()
+
+
+# --- what a platform asks
+
+
+@asynccontextmanager
+async def watched(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, str]]:
+    """As `served`, with all that `portico serve` answers beside the doors."""
+    async with gateway_over({"s": fake("run")}, CONFIG) as gateway:
+        found = gateway.watched()
+        async with (
+            serve_http(gateway, metrics=lambda: found.metrics, health=found.readiness.health, **options) as url,
+            httpx2.AsyncClient(timeout=20) as http,
+        ):
+            yield http, url.removesuffix("/mcp")
+
+
+MONITORED = ("/metrics", "/healthz", "/readyz")
+
+
+async def test_figures_are_for_who_has_the_token_and_whether_it_lives_is_for_everybody() -> None:
+    async with watched(token=TOKEN) as (http, root):
+        for wrong in ({}, {"authorization": f"Bearer {TOKEN}x"}, {"authorization": TOKEN}):
+            found = {path: (await http.get(root + path, headers=wrong)) for path in MONITORED}
+            assert {path: one.status_code for path, one in found.items()} == {
+                "/metrics": 401,
+                "/healthz": 200,
+                "/readyz": 200,
+            }
+            assert "portico_" not in found["/metrics"].text
+            assert found["/readyz"].json() == {"ready": True, "phase": "serving"}
+        right = {"authorization": f"Bearer {TOKEN}"}
+        assert "portico_" in (await http.get(f"{root}/metrics", headers=right)).text
+        assert "checks" in (await http.get(f"{root}/readyz", headers=right)).json()
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+async def test_no_strange_page_or_host_is_told_how_it_is(token: str | None) -> None:
+    async with watched(token=token) as (http, root):
+        right = {"authorization": f"Bearer {TOKEN}"} if token else {}
+        for path in MONITORED:
+            for headers, status in (
+                ({}, 200),
+                ({"host": "evil.example"}, 421),
+                ({"host": "127.0.0.1:evil"}, 421),
+                ({"origin": "https://evil.example"}, 403),
+                ({"origin": "null"}, 403),
+            ):
+                asked = await http.get(root + path, headers={**right, **headers})
+                assert asked.status_code == status, (path, headers)
+                assert status == 200 or "portico_" not in asked.text
+
+
+async def test_how_it_is_can_only_be_read() -> None:
+    async with watched() as (http, root):
+        for path in MONITORED:
+            for method in ("POST", "PUT", "DELETE", "PATCH"):
+                assert (await http.request(method, root + path)).status_code == 405, (method, path)
+            other = [(await http.get(f"{root}{one}")).status_code for one in (f"/{path}", f"{path}%2fx", f"{path}/x")]
+            assert other == [404, 404, 404], path

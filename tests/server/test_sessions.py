@@ -225,9 +225,9 @@ async def test_a_client_that_does_not_read_keeps_no_other_from_hearing() -> None
 
 async def test_only_resources_that_somebody_watches_are_told() -> None:
     sessions, one, two = Sessions(), Deaf(reads=True), Deaf(reads=True)
-    mine = Session(subscribed={"outer": "inner"})
+    mine = Session(subscribed={"outer": {"inner"}})
     sessions.add(Connection.for_loop(one), mine)
-    sessions.add(Connection.for_loop(two), Session(subscribed={"outer": "inner", "own": "own"}))
+    sessions.add(Connection.for_loop(two), Session(subscribed={"outer": {"inner"}, "own": {"own"}}))
     for number in range(10_000):
         sessions.updated(f"nobody's {number}")
     sessions.updated("outer", mine.id)

@@ -1,13 +1,13 @@
 """The door over stdin and stdout: nothing but messages leaves it, and nonsense that comes in is answered, not fatal."""
 
 import asyncio
+import contextlib
 import json
 import sys
 from typing import Any
 
 import pytest
 
-from portico.server import stdio
 from portico.testing import gateway_over
 from portico.upstream.backend import Ask, Era, Raw
 from tests.fixtures.raw_client import raw_client
@@ -83,13 +83,54 @@ async def test_empty_lines_are_nothing() -> None:
         assert client.unasked == []
 
 
-async def test_a_line_that_is_too_long_is_refused_and_the_next_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 10_000)
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "legacy") as client:
-        await client.write(b'{"jsonrpc":"2.0","id":99,"method":"ping","params":{"x":"' + b"x" * 50_000 + b'"}}\n')
+@pytest.mark.parametrize(
+    ("before", "after", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":99,"method":"ping","params":{"x":"', b'"}}\n', 99),
+        (b'{"method":"ping","params":{"x":"', b'"},"jsonrpc":"2.0","id":"a-1"}\n', "a-1"),
+        (b'{"method":"ping","params":{"x":"', b'","id":5},"jsonrpc":"2.0"}\n', None),
+        (b"", b"\n", None),
+    ],
+    ids=["id first", "id last", "somebody else's id", "no JSON"],
+)
+async def test_a_line_that_is_too_long_is_refused_once_and_the_next_is_served(
+    before: bytes, after: bytes, id: int | str | None
+) -> None:
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        pipes_to(gateway.door(), max_line_bytes=10_000) as (reader, writer),
+    ):
+        client = RawLines(reader, writer, "legacy", {})
+        await client.introduce()
+        await client.write(before + b"x" * 500_000 + after)
         refused = await client.wait_for(lambda message: "error" in message)
         assert "10000 bytes" in refused["error"]["message"]
+        assert (refused["error"]["code"], refused.get("id")) == (-32600, id)
         assert "result" in await client.request("tools/list")
+        assert not [message for message in client.unasked if "error" in message], "it is refused once"
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{}}\n'])
+async def test_a_client_that_never_reads_is_not_read_from_and_then_hung_up_on(
+    line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        gateway_over({"s": fake("run")}) as gateway,
+        pipes_to(gateway.door(), send_s=0.3, max_line_bytes=65_536) as (reader, writer),
+    ):
+        client = RawLines(reader, writer, "legacy", {})
+        await client.introduce()
+        reader._transport.pause_reading()  # pyright: ignore
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE_S):
+                while sent < 100_000:
+                    writer.write(line % sent if b"%d" in line else line)
+                    sent += 1
+                    await writer.drain()
+        assert sent < 100_000, "what it sends is held back long before that"
+        assert "left" in caplog.text
+        assert "unread" in caplog.text
 
 
 async def test_half_a_surrogate_pair_in_a_result_costs_nobody_the_connection() -> None:

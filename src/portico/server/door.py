@@ -14,9 +14,8 @@ from typing import Any
 import anyio
 from mcp.server.context import CallNext, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp_types import METHOD_NOT_FOUND
+from mcp_types import METHOD_NOT_FOUND, SubscriptionsListenRequestParams, SubscriptionsListenResult
 from mcp_types import methods as spec
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
@@ -24,7 +23,7 @@ from pydantic import RootModel, ValidationError
 from portico import __version__
 from portico.access import Caller
 from portico.disclosure.own_state import Handle, brought, told
-from portico.disclosure.view import View
+from portico.disclosure.view import Face, View
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
 from portico.events import (
     Bus,
@@ -38,19 +37,25 @@ from portico.events import (
     UpstreamReady,
 )
 from portico.execution.call import Origin
+from portico.execution.questions import IN_ROUNDS
+from portico.server.admission import Admission, visit
 from portico.server.envelope import finish
+from portico.server.parked import Parking
 from portico.server.passable import passable
 from portico.server.relay import ClientRelay
+from portico.server.rounds import in_rounds
 from portico.server.sessions import (
     Session,
     Sessions,
     Watchers,
-    check_subscription,
     connection_of,
     identity_of,
     session_of,
 )
+from portico.server.spans import traced
+from portico.server.watching import Watching
 from portico.upstream.backend import Era, Raw
+from portico.upstream.envelope import wanting_log, without_answers
 from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
@@ -63,10 +68,21 @@ SERVER_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "versio
 class Door:
     """Serves one view over any transport."""
 
-    def __init__(self, view: View, upstreams: Mapping[str, Upstream], bus: Bus, watchers: Watchers) -> None:
+    def __init__(
+        self,
+        view: View,
+        upstreams: Mapping[str, Upstream],
+        bus: Bus,
+        watchers: Watchers,
+        admission: Admission | None = None,
+        parking: Parking | None = None,
+    ) -> None:
+        """`parking` is shared with the gateway's other doors."""
         self.view = view
+        self.parking = parking if parking is not None else Parking()
+        self.admission = admission
         self.sessions = Sessions()
-        self._watchers = watchers
+        self._watching = Watching(view, upstreams, self.sessions, watchers)
         self._upstreams = upstreams
         self._forget = bus.subscribe(
             self._heard,
@@ -82,17 +98,24 @@ class Door:
             SERVER_INFO["name"],
             version=__version__,
             title=SERVER_INFO["title"],
-            on_subscriptions_listen=ListenHandler(self.sessions.bus),
+            on_subscriptions_listen=self._listen,
             lifespan=self._conversation,
         )
-        # In place of the SDK's tracing middleware, which costs every request and has no listener here.
-        self.server.middleware[:] = [self]
+        # In place of the SDK's own, which traces every request whether anybody listens or not.
+        self.server.middleware[:] = [traced, self]
         self.server.get_tool_input_schema = view.input_schema
+
+    def wear(self, face: Face) -> None:
+        """Show another face from now on; clients whose lists are others then are told."""
+        if face != self.view.face:
+            self.view.wear(face)
+            self.sessions.changed("tools", "resources", "prompts")
 
     async def close(self) -> None:
         """Stop hearing and telling."""
         self._forget()
         await self.sessions.close()
+        await self._watching.close()
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
         """Answer one message."""
@@ -110,16 +133,14 @@ class Door:
                 raise _on_the_wire(error) from error
         if ctx.method == "subscriptions/listen":
             try:
-                check_subscription(uris := _listened(ctx.params))
-            except RemoteError as error:
-                raise _on_the_wire(error) from error
-            with self.sessions.listening(uris):
                 return await call_next(ctx)
+            except PorticoError as error:
+                raise _on_the_wire(error, escaped=ctx.request is None) from error
         if ctx.method == "ping":
             return await call_next(ctx)
         era: Era = "modern" if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
         try:
-            finished = finish(await self._answer(ctx, era), ctx.method, era, self._server_info)
+            finished = finish(await self._admitted(ctx, era), ctx.method, era, self._server_info)
             return passable(finished, escaped=ctx.request is None)
         except PorticoError as error:
             raise _on_the_wire(error, escaped=ctx.request is None) from error
@@ -130,7 +151,13 @@ class Door:
             logger.exception("%s failed", ctx.method)
             raise MCPError(INTERNAL_ERROR, f"the gateway failed on {ctx.method}; its log says why") from error
 
-    async def _answer(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
+    async def _admitted(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Mapping[str, Any]:
+        if self.admission is None:
+            return await self._answer(ctx, era)
+        request = visit(ctx, self._caller(ctx, era), self.view.face.enabled)
+        return await self.admission.answered(request, lambda waited: self._answer(ctx, era, waited))
+
+    async def _answer(self, ctx: ServerRequestContext[Any, Any], era: Era, waited: float = 0.0) -> Mapping[str, Any]:
         given, params = brought(ctx.params or {})
         session = session_of(ctx)
         _well_formed(ctx, era)
@@ -138,19 +165,49 @@ class Door:
             found = self._discovered()
             self.view.tell(self._caller(ctx, era), found.get("instructions"))
             return found
-        extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
-        relay = ClientRelay(ctx, era, session.id, session.log_level, transparent=self.view.sole is not None)
-        origin = Origin(self._caller(ctx, era), relay, extra)
+        rounds, caller = ctx.method in IN_ROUNDS, self._caller(ctx, era)
+        relay = ClientRelay(
+            ctx,
+            era,
+            session.id,
+            session.log_level,
+            transparent=self.view.sole is not None,
+            question_s=self.parking.question_s,
+        )
+
+        async def work(params: Raw) -> Mapping[str, Any]:
+            extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
+            origin = Origin(caller, relay, extra, waited=waited, in_rounds=rounds and era == "modern")
+            return await self._handled(ctx.method, given, params, origin, era)
+
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
-            return await self._watch(ctx.method, params, session, origin, era)
-        if given is not None:
-            origin = replace(origin, caller=_with_handle(origin.caller, self.view.state.redeem(given)))
-        if not origin.caller.instance and self.view.sight.isolated:
-            return await self._by_a_stranger(ctx.method, params, origin, era)
-        result = await self.view.handle(ctx.method, params, origin, era)
+            return await self._watching.asked(ctx.method, params, session, Origin(caller, relay, params), era)
+        if rounds and era == "modern":
+            return await in_rounds(self.parking, ctx, params, caller, relay, work)
+        try:
+            # Only the modern era answers questions with a request: of another, no server may see what looks like it.
+            result = await work(wanting_log(without_answers(params), session.log_level) if rounds else params)
+        finally:
+            relay.end()
         if ctx.method == "logging/setLevel":
             session.log_level = params.get("level")
         return result
+
+    async def _handled(self, method: str, given: Any, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
+        if given is not None:
+            origin = replace(origin, caller=_with_handle(origin.caller, self.view.state.redeem(given)))
+        if not origin.caller.instance and self.view.sight.isolated:
+            return await self._by_a_stranger(method, params, origin, era)
+        return await self.view.handle(method, params, origin, era)
+
+    async def _listen(
+        self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        given, _ = brought(ctx.params or {})
+        caller = self._caller(ctx, "modern")
+        if given is not None:
+            caller = _with_handle(caller, self.view.state.redeem(given))
+        return await self._watching.listen(ctx, params, Origin(caller))
 
     def _caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
         info = ctx.session.client_params
@@ -183,35 +240,6 @@ class Door:
     def _isolated(self) -> list[Upstream]:
         return [upstream for upstream in self._upstreams.values() if upstream.isolated]
 
-    async def _watch(self, method: str, params: Raw, session: Session, origin: Origin, era: Era) -> Mapping[str, Any]:
-        if self.view.owns(uri := params["uri"]):
-            return await self._watch_ours(method, params, session, origin, era)
-        if method == "resources/subscribe":
-            check_subscription((uri,), len(session.subscribed))
-            result = await self.view.handle(method, params, origin, era)
-            resource = self.view.locate(uri, origin.caller.owner)
-            session.subscribed[self.view.outer_uri(*resource)] = uri
-            self._watchers.add(resource, session.id)
-            return result
-        resource = self.view.locate(uri, origin.caller.owner)
-        session.subscribed.pop(self.view.outer_uri(*resource), None)
-        self._watchers.remove(resource, session.id)
-        if self._watchers.others(resource, session.id) and not self._upstreams[resource[0]].isolated:
-            return {}
-        return await self.view.handle(method, params, origin, era)
-
-    async def _watch_ours(
-        self, method: str, params: Raw, session: Session, origin: Origin, era: Era
-    ) -> Mapping[str, Any]:
-        uri: str = params["uri"]
-        if method == "resources/unsubscribe":
-            session.subscribed.pop(uri, None)
-            return {}
-        check_subscription((uri,), len(session.subscribed))
-        result = await self.view.handle(method, params, origin, era)
-        session.subscribed[uri] = uri
-        return result
-
     async def _notified(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> Any:
         if ctx.method == "notifications/initialized":
             self.sessions.add(connection_of(ctx), session_of(ctx))
@@ -222,9 +250,13 @@ class Door:
     def _clear_up_after(self, ctx: ServerRequestContext[Any, Any]) -> None:
         """When the client has gone, so has what was its own."""
         stack, session = connection_of(ctx).exit_stack, session_of(ctx)
-        stack.callback(self._watchers.forget, session.id)
+        self._watching.end_with(connection_of(ctx), session)
+        stack.push_async_callback(self._end_instances, session)
+
+    async def _end_instances(self, session: Session) -> None:
+        # Asked for at the end: a server may have been replaced since the client came.
         for upstream in self._isolated():
-            stack.push_async_callback(upstream.end_session, session.id)
+            await upstream.end_session(session.id)
 
     @asynccontextmanager
     async def _conversation(self, _: Server[Any]) -> AsyncGenerator[Session]:
@@ -234,8 +266,8 @@ class Door:
             yield session
         finally:
             with anyio.move_on_after(FAREWELL_S, shield=True):
-                for upstream in self._isolated():
-                    await upstream.end_session(session.id)
+                await self.parking.forget(session.id)
+                await self._end_instances(session)
 
     def _introduced(self, result: Any) -> Raw:
         introduced: Raw = dict(result)
@@ -262,7 +294,7 @@ class Door:
 
     def _heard(self, event: Event) -> None:
         servers = self.view.snapshot.servers
-        if isinstance(event, CatalogChanged) and event.server in servers:
+        if isinstance(event, CatalogChanged) and self.view.face.scope.sees_server(event.server):
             self.sessions.changed(*self.view.changed_lists(event))
         elif isinstance(event, MeaningsKnown) and self.view.reconsidered():
             self.sessions.changed("tools")
@@ -270,7 +302,7 @@ class Door:
             # Whoever looks through us hears what the server says, even if we found nothing new.
             self.sessions.changed(event.kind)
         elif isinstance(event, ResourceUpdated) and event.server in servers:
-            self.sessions.updated(self.view.outer_uri(event.server, event.uri), event.session or None)
+            self._watching.updated(event)
         if isinstance(event, StandingsChanged) or getattr(event, "server", None) in servers:
             self.sessions.touched(lambda uri: self.view.touched(uri, event))
 
@@ -278,13 +310,6 @@ class Door:
 def _with_handle(caller: Caller, key: str) -> Caller:
     """A caller that brought a handle; who has neither session nor token is known by it."""
     return replace(caller, handle=key, identity=caller.identity or key)
-
-
-def _listened(params: Mapping[str, Any] | None) -> list[str]:
-    """The resources a `subscriptions/listen` asks for; what is wrong about it the SDK says."""
-    wanted = (params or {}).get("notifications")
-    uris: Any = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
-    return [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
 
 
 def _well_formed(ctx: ServerRequestContext[Any, Any], era: Era) -> None:
@@ -325,4 +350,7 @@ def _on_the_wire(error: PorticoError, *, escaped: bool = False) -> MCPError:
             message, given = passable(error.message, escaped=escaped), "what came with this error cannot be passed on"
         data = _NULL if error.has_data and given is None else given
         return MCPError(code=error.code, message=message, data=data)
-    return MCPError(code=error.code, message=str(error), data={"kind": error.kind, "retryable": error.retryable})
+    told: Raw = {"kind": error.kind, "retryable": error.retryable}
+    if error.retry_after_s is not None:
+        told["retry_after_s"] = error.retry_after_s
+    return MCPError(code=error.code, message=str(error), data=told)

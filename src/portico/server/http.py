@@ -4,38 +4,32 @@ Loopback by default. Host and Origin are checked on every request, so that no we
 any other address needs a bearer token.
 """
 
-import hashlib
-import hmac
 import ipaddress
-import re
-import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from http import HTTPStatus
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
-from mcp.server.streamable_http import EventStore
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import URLPath
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Match, NoMatchFound, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
+from portico.config.limits import Limits
 from portico.errors import ConfigError
+from portico.observability.metrics import Metrics
 from portico.server.door import Door
-from portico.server.replay import RecentEvents
-from portico.server.sessions import IDENTITY
+from portico.server.entrances import Entrances
+from portico.server.guards import Addressed, Guarded, SideDoor, problem
+from portico.server.monitoring import Health, monitoring_routes
+from portico.server.slow_clients import Patience, bounded, most_connections
+from portico.server.whole_body import UnderWay, WholeBody
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-RETRY_MS = 500
-MAX_SESSIONS = 1_000
-SESSION_IDLE_S = 30 * 60.0
-GRACE_S = 3
-_SALT = secrets.token_bytes(32)
-_PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
+MAX_UNDER_WAY = 1_664
+SPARE = 128
+"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is being read."""
+GRACE_S = 2
+"""How long streams that only listen are waited for at the end; calls under way have had their time by then."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
@@ -61,6 +55,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def most_under_way(limits: Limits) -> int:
+    """How many requests over HTTP are taken in; more could not even wait."""
+    return limits.requests + limits.waiting + SPARE
+
+
 def make_app(
     doors: Mapping[str, Door],
     *,
@@ -69,8 +68,15 @@ def make_app(
     allowed_origins: tuple[str, ...] = (),
     max_request_bytes: int = 4 * 2**20,
     api: ASGIApp | None = None,
+    under_way: int = MAX_UNDER_WAY,
+    metrics: Callable[[], Metrics] | None = None,
+    health: Callable[[], Health] | None = None,
 ) -> Starlette:
-    """The ASGI application over these doors; the empty name is the default one. `api` is what answers under `/api`."""
+    """The ASGI application over these doors; the empty name is the default one. `api` is what answers under `/api`.
+
+    `state.entrances` of the application are its doors and `state.under_way` how many requests are taken in; both may
+    become others while it runs.
+    """
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[pattern for host in (*LOOPBACK, *allowed_hosts) for pattern in (host, f"{host}:*")],
@@ -79,162 +85,51 @@ def make_app(
             *allowed_origins,
         ],
     )
-    managers = {
-        name: _SessionManager(
-            door.server,
-            retry_interval=RETRY_MS,
-            max_sessions=MAX_SESSIONS,
-            session_idle_timeout=SESSION_IDLE_S,
-            security_settings=security,
-            max_request_body_size=max_request_bytes,
-        )
-        for name, door in doors.items()
-    }
+    entrances = Entrances(doors, security, max_request_bytes)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            for manager in managers.values():
-                await stack.enter_async_context(manager.run())
+        async with entrances.running():
             yield
 
-    routes: list[BaseRoute] = [
-        Route(f"/mcp/p/{name}" if name else "/mcp", endpoint=_Guarded(_Endpoint(manager), token))
-        for name, manager in managers.items()
-    ]
+    crowd = UnderWay(under_way)
+    inside = Guarded(WholeBody(entrances, max_request_bytes, crowd), token)
+    routes: list[BaseRoute] = [Route("/mcp", endpoint=inside), Route("/mcp/p/{profile}", endpoint=inside)]
+    if health is not None:
+        routes += monitoring_routes(
+            metrics,
+            health,
+            guarded=lambda app: Guarded(Addressed(app, security), token, problem),
+            addressed=lambda app: Guarded(Addressed(app, security), None, problem),
+            trusted=inside.knows,
+        )
     if api is not None:
-        routes.append(_SideDoor(_Guarded(_Addressed(api, security), token, _problem)))
-    return Starlette(routes=routes, lifespan=lifespan)
+        routes.append(SideDoor(Guarded(Addressed(api, security), token, problem)))
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.state.entrances, app.state.under_way = entrances, crowd
+    return app
 
 
-class _SessionManager(StreamableHTTPSessionManager):
-    """The SDK's manager, which asks for the event store once for each session that opens."""
+class _Server(uvicorn.Server):
+    """uvicorn's, which leaves signals to whoever runs it: they mean to drain first."""
 
-    @property
-    def event_store(self) -> EventStore | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A store that no other session can be resumed from."""
-        return RecentEvents()
-
-    @event_store.setter
-    def event_store(self, value: EventStore | None) -> None:
-        """The base class sets the one that all would share."""
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
 
 
-class _Endpoint:
-    """A session manager as an ASGI application (Starlette would take a bare method for a handler)."""
+def make_server(app: Starlette, host: str, port: int, patience: Patience | None = None) -> uvicorn.Server:
+    """A uvicorn server over the application, quiet, with a short grace for open streams.
 
-    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
-        self._manager = manager
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._manager.handle_request(scope, receive, send)
-
-
-def _misaddressed(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
-    """The status of a request whose Host or Origin could be read in two ways; the SDK checks the names in them."""
-    given = list(headers)
-    for header, status in ((b"host", 421), (b"origin", 403)):
-        values = [value for name, value in given if name == header]
-        if len(values) > 1:
-            return 400
-        for value in values:
-            port = _PORT.match(value if header == b"host" else value.partition(b"://")[2])
-            if port is not None and not port[1].isdigit():
-                return status
-    return None
-
-
-Refuse = Callable[[int, str, str, Mapping[str, str]], Response]
-"""Status, what is wrong, what to do about it, and headers."""
-
-
-def _plainly(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
-    return JSONResponse({"error": wrong, "advice": advice}, status, headers)
-
-
-def _problem(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
-    """The same as the API refuses (RFC 9457)."""
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": wrong}
-    around = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Authorization", **headers}
-    return JSONResponse({**body, "advice": advice}, status, around, "application/problem+json")
-
-
-class _SideDoor(BaseRoute):
-    """Everything under `/api`, whatever characters are in it; the doors are tried before."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        path = scope["path"] if scope["type"] == "http" else ""
-        return (Match.FULL if path == "/api" or path.startswith("/api/") else Match.NONE), {}
-
-    def url_path_for(self, name: str, /, **path_params: object) -> URLPath:
-        raise NoMatchFound(name, path_params)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-
-
-class _Addressed:
-    """Lets requests through that are for this host and of no strange page; the SDK does so for the doors."""
-
-    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
-        self._app = app
-        self._security = TransportSecurityMiddleware(security)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = await self._security.validate_request(Request(scope))
-        if refused is None:
-            await self._app(scope, receive, send)
-            return
-        advice = "gateway.allowed_hosts and gateway.allowed_origins name who else may come in."
-        await _problem(refused.status_code, bytes(refused.body).decode(), advice, {})(scope, receive, send)
-
-
-class _Guarded:
-    """Lets requests through that are addressed in one clear way and have the right bearer token."""
-
-    def __init__(self, app: ASGIApp, token: str | None, refuse: Refuse = _plainly) -> None:
-        self._app = app
-        self._refuse = refuse
-        self._expected = token.encode() if token is not None else None
-        # Who came in by which token, where the token itself must not be: this goes into events and keys.
-        self._identity = hashlib.blake2b(self._expected or b"", key=_SALT, digest_size=16).hexdigest()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
-        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        if (status := _misaddressed(scope["headers"])) is not None:
-            wrong = "Host or Origin is given twice, or what follows its colon is no port"
-            refused = self._refuse(status, wrong, "Send each once, as in http://127.0.0.1:8420.", {})
-            await refused(scope, receive, send)
-            return
-        if self._expected is not None:
-            given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
-            scheme, _, token = given.partition(b" ")
-            known = scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
-            if not known or not self._expected:
-                refused = self._refuse(
-                    401,
-                    "unauthorized",
-                    "Send the gateway's token: Authorization: Bearer …",
-                    {"WWW-Authenticate": 'Bearer realm="portico"'},
-                )
-                await refused(scope, receive, send)
-                return
-            scope[IDENTITY] = self._identity
-        await self._app(scope, receive, send)
-
-
-def make_server(app: Starlette, host: str, port: int) -> uvicorn.Server:
-    """A uvicorn server over the application, quiet, with a short grace for open streams."""
-    return uvicorn.Server(
+    `patience` is for clients that do not keep up; without it, as much as the defaults say.
+    """
+    return _Server(
         uvicorn.Config(
             app,
+            http=bounded(patience or Patience(connections=most_connections())),
             host=host,
             port=port,
-            log_level="warning",
+            log_config=None,  # ours masks what is secret
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
             server_header=False,

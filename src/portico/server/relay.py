@@ -1,21 +1,33 @@
-"""The way back to a client while its call runs: progress, log messages, and an upstream's questions to it."""
+"""The way back to a client while its call runs: progress, log messages, and an upstream's questions to it.
+
+The handshake era has requests to a client on the stream of its own request. The modern era has none: there, a request
+that can be answered in rounds is asked by its answer (`handling`), and the relay then leads to the request that brings
+the client's answers, and so on.
+"""
 
 import contextlib
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import METHOD_NOT_FOUND
+from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT
 from pydantic import BaseModel, RootModel, ValidationError
 
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteError
 from portico.server.passable import passable
-from portico.upstream.backend import Era, Raw
-from portico.upstream.envelope import LOG_LEVEL_KEY
+from portico.server.questions import askable, lacking, refused, worded
+from portico.server.sessions import connection_of
+from portico.upstream.backend import CallOver, Era, Raw
+from portico.upstream.elicited import COMPLETE
+from portico.upstream.envelope import CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-_CAPABILITY = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+_CAPABILITIES = "portico.capabilities"
+
+Ask = Callable[[str, Raw], Awaitable[Raw]]
+Context = ServerRequestContext[Any, Any]
 
 
 class _Message(BaseModel):
@@ -34,51 +46,107 @@ class ClientRelay:
 
     def __init__(
         self,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: Context,
         era: Era,
         origin: str,
         log_level: str | None,
         *,
         transparent: bool = False,
+        question_s: float | None = None,
     ) -> None:
-        self._ctx = ctx
+        """`question_s` is how long a client of the handshake era may take to answer."""
+        self._first = ctx
+        self._ctx: Context | None = ctx
         self._transparent = transparent
-        self._era = era
+        self._era: Era = era
         self._origin = origin
         self._log_level = _requested_level(ctx) if era == "modern" else log_level
+        self._question_s = question_s
+        self._ask: Ask | None = None
+        self._capabilities: Mapping[str, Any] | None = None
+        self._over = False
 
     @property
     def origin(self) -> str:
         return self._origin
 
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client can be asked, as it declared it."""
+        if self._capabilities is None:
+            self._capabilities = _declared(self._first, self._era)
+        return self._capabilities
+
+    def asks(self, ask: Ask) -> None:
+        """From now on, questions of servers go this way."""
+        self._ask = ask
+
+    def detach(self) -> None:
+        """The request was answered with a question; until the client comes back, there is nobody to tell anything."""
+        self._ctx = None
+
+    def attach(self, ctx: Context) -> None:
+        """The client has come back: this request leads to it now."""
+        self._ctx = ctx
+        self._log_level = _requested_level(ctx)
+
+    def end(self) -> None:
+        """The request is done with."""
+        self._over = True
+
     async def notify(self, method: str, params: Raw) -> None:
         """Send a notification on the request's own stream."""
+        if (ctx := self._ctx) is None or (method == COMPLETE and self._era == "modern"):
+            return
         if method == "notifications/message" and not self._wants(params.get("level")):
             return
+        if method == "notifications/progress" and ctx is not self._first:
+            # The token of the request that began it means nothing to the one that goes on with it.
+            if (token := _meta(ctx).get("progressToken")) is None:
+                return
+            params = {**params, "progressToken": token}
         try:
-            message: Any = _Message(method=method, params=passable(params, escaped=self._ctx.request is None))
+            message: Any = _Message(method=method, params=passable(params, escaped=ctx.request is None))
         except RemoteError:
             return  # nobody waits for it
+        # A visit may end after the request that it was for.
+        stream = None if self._over and method == COMPLETE else ctx.request_id
         # The way to the client is a library's: however it fails, the server works on and its answer is still wanted.
         with contextlib.suppress(Exception):
-            await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
+            await ctx.session.send_notification(message, related_request_id=stream)
 
     async def pause(self) -> None:
         """Let go of the client's stream too where it looks through us; elsewhere it stays open for the answer."""
-        if self._transparent and self._ctx.close_sse_stream is not None:
+        if self._transparent and self._ctx is not None and self._ctx.close_sse_stream is not None:
             await self._ctx.close_sse_stream()
 
     async def request(self, method: str, params: Raw) -> Raw:
         """Ask the client; raises RemoteError when it cannot or will not answer."""
-        declared = self._ctx.session.client_capabilities
-        capability = _CAPABILITY[method]
-        if self._era == "modern" or declared is None or getattr(declared, capability, None) is None:
-            raise RemoteError(METHOD_NOT_FOUND, f"the client that made this call does not offer {capability}")
-        message: Any = _Message(method=method, params=passable(params, escaped=self._ctx.request is None))
-        route = ServerMessageMetadata(related_request_id=self._ctx.request_id)
+        if missing := lacking(self.capabilities, method, params):
+            raise refused(missing)
+        if self._over:
+            raise CallOver
+        asked = worded(method, passable(params, escaped=self._first.request is None), self._era)
+        if self._era == "legacy":
+            return await self._pushed(method, asked)
+        if self._ask is None:
+            raise RemoteError(METHOD_NOT_FOUND, f"a client cannot be asked anything while it waits for {self._method}")
+        return await self._ask(method, asked)
+
+    @property
+    def _method(self) -> str:
+        return self._first.method
+
+    async def _pushed(self, method: str, params: Raw) -> Raw:
+        message: Any = _Message(method=method, params=params)
+        route = ServerMessageMetadata(related_request_id=self._first.request_id)
         try:
-            return (await self._ctx.session.send_request(message, _Result, metadata=route)).root
+            answer = await self._first.session.send_request(message, _Result, self._question_s, metadata=route)
+            return answer.root
         except MCPError as error:
+            if error.error.code == REQUEST_TIMEOUT and self._question_s is not None:
+                reason = f"the client did not answer {method} within {self._question_s:g} s"
+                raise RemoteError(INTERNAL_ERROR, reason) from error
             raise RemoteError(error.error.code, error.error.message, error.error.data) from error
         except ValidationError as error:
             raise RemoteError(INVALID_PARAMS, f"the client's answer to {method} is not what that asks for") from error
@@ -91,7 +159,20 @@ class ClientRelay:
         return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(self._log_level)
 
 
-def _requested_level(ctx: ServerRequestContext[Any, Any]) -> str | None:
+def _declared(ctx: Context, era: Era) -> Mapping[str, Any]:
+    if era == "modern":
+        return askable(_meta(ctx).get(CLIENT_CAPABILITIES_KEY))
+    state, declared = connection_of(ctx).state, ctx.session.client_capabilities
+    if _CAPABILITIES not in state:
+        state[_CAPABILITIES] = askable(declared and declared.model_dump(by_alias=True, exclude_none=True))
+    return state[_CAPABILITIES]
+
+
+def _meta(ctx: Context) -> Mapping[str, Any]:
     meta = (ctx.params or {}).get("_meta")
-    level = meta.get(LOG_LEVEL_KEY) if isinstance(meta, dict) else None
+    return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+
+
+def _requested_level(ctx: Context) -> str | None:
+    level = _meta(ctx).get(LOG_LEVEL_KEY)
     return level if level in LEVELS else None

@@ -8,43 +8,53 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
     PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
+    SubscriptionBus,
     ToolsListChanged,
 )
 
-from portico.errors import INVALID_PARAMS, PorticoError, RemoteError
+from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, PorticoError, RemoteError
 from portico.upstream.backend import Ask
+from portico.upstream.backend import Connection as Conversation
 from portico.upstream.supervisor import SHARED, Upstream
 
-QUIET_S, LONGEST_S = 0.25, 1.0
-"""Changes are told when no other has come for so long, or when the first has waited for so long."""
+QUIET_S, LONGEST_S = 0.2, 0.5
+"""Changes are told when no other has come for so long, or when the first has waited for so long.
+
+Together with the pause before a listing (`catalog.sync`) and the listing itself it stays within a second."""
 MAX_SUBSCRIPTIONS = 1_000
 MAX_URI = 4_096
+MAX_LISTENING = 1_024
+"""Modern clients of one view that listen at one time."""
+AT_ONCE = 32
+"""Subscriptions a server that was started anew is told of at one time."""
 _RESOURCE = "resource "
 IDENTITY = "portico.identity"
 """In the scope of an HTTP request: a digest of the token it was let in by."""
 
+Resource = tuple[str, str]
+"""A server, and the URI it knows a resource by."""
+
 
 @dataclass(eq=False)
 class Session:
-    """One handshake-era client, or one connection over stdio."""
+    """One handshake-era client, one connection over stdio, or one modern client that listens."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     log_level: str | None = None
-    subscribed: dict[str, str] = field(default_factory=dict)
-    """Outer URI of a resource → the URI the client asked for it by."""
+    subscribed: dict[str, set[str]] = field(default_factory=dict)
+    """Outer URI of a resource → the URIs the client asked for it by."""
 
 
 def check_subscription(uris: Collection[str], already: int = 0) -> None:
@@ -57,42 +67,84 @@ def check_subscription(uris: Collection[str], already: int = 0) -> None:
 
 
 class Watchers:
-    """Which sessions watch which resources, at every door: a server all share is left only by the last of them."""
+    """Who watches which resources, at every door: a server is told by the first of them, and left by the last.
+
+    A conversation is that of one client where a server keeps a state for each, and `SHARED` everywhere else.
+    """
 
     def __init__(self) -> None:
-        self._sessions: dict[tuple[str, str], set[str]] = {}
+        self._sessions: dict[Resource, set[Session]] = {}
+        self._told: dict[tuple[Resource, str], Conversation] = {}
+        self._turns: WeakValueDictionary[tuple[Resource, str], asyncio.Lock] = WeakValueDictionary()
 
-    def add(self, resource: tuple[str, str], session: str) -> None:
+    def turn(self, resource: Resource, key: str) -> asyncio.Lock:
+        """Whoever tells a server what is watched has this: of two who come and go, the last to decide speaks last."""
+        return self._turns.setdefault((resource, key), asyncio.Lock())
+
+    def add(self, resource: Resource, session: Session) -> None:
         """A session watches a resource of a server."""
         self._sessions.setdefault(resource, set()).add(session)
 
-    def remove(self, resource: tuple[str, str], session: str) -> None:
+    def remove(self, resource: Resource, session: Session) -> None:
         """A session watches it no longer."""
-        self._sessions.get(resource, set()).discard(session)
+        them = self._sessions.get(resource, set())
+        them.discard(session)
+        if not them:
+            self._sessions.pop(resource, None)
 
-    def forget(self, session: str) -> None:
-        """A session has ended."""
-        self._sessions = {resource: left for resource, them in self._sessions.items() if (left := them - {session})}
+    def forget(self, session: Session) -> list[Resource]:
+        """A session has ended; what it watched."""
+        watched = [resource for resource, them in self._sessions.items() if session in them]
+        for resource in watched:
+            self.remove(resource, session)
+        return watched
 
-    def of(self, server: str) -> list[tuple[str, set[str]]]:
+    def of(self, server: str) -> list[tuple[str, set[Session]]]:
         """The URIs of a server that are watched, each with the sessions that do."""
-        return [(uri, them) for (owner, uri), them in self._sessions.items() if owner == server and them]
+        return [(uri, them) for (owner, uri), them in self._sessions.items() if owner == server]
 
     def who(self, server: str) -> set[str]:
-        """The sessions that watch anything of a server."""
-        return {session for _, them in self.of(server) for session in them}
+        """The sessions that watch anything of a server, by their ids."""
+        return {session.id for _, them in self.of(server) for session in them}
 
-    def others(self, resource: tuple[str, str], session: str) -> bool:
-        """Whether anybody else watches it."""
-        return bool(self._sessions.get(resource, set()) - {session})
+    def watched(self, resource: Resource, key: str) -> bool:
+        """Whether anybody watches it in a conversation."""
+        return any(key in (SHARED, session.id) for session in self._sessions.get(resource, ()))
+
+    def knows(self, upstream: Upstream, resource: Resource, key: str) -> bool:
+        """Whether the server was told that it is watched, in the conversation that is open now."""
+        told = self._told.get((resource, key))
+        return told is not None and told is upstream.conversation(key)
+
+    def tell(self, upstream: Upstream, resource: Resource, key: str) -> None:
+        """It has been told."""
+        if (conversation := upstream.conversation(key)) is not None:
+            self._told[resource, key] = conversation
+
+    def part(self, resource: Resource, key: str) -> None:
+        """Nobody watches it any more."""
+        self._told.pop((resource, key), None)
 
     async def watch_again(self, upstream: Upstream, patience: float) -> None:
         """A server that was started anew knows nothing of what its clients watch; each instance of its own client."""
-        for uri, sessions in self.of(upstream.name):
-            for session in tuple(sessions) if upstream.isolated else (SHARED,):
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def again(resource: Resource, key: str) -> None:
+            async with gate, self.turn(resource, key):
+                conversation = upstream.conversation(key)
+                if conversation is None or self.knows(upstream, resource, key) or not self.watched(resource, key):
+                    return
                 with contextlib.suppress(PorticoError):
-                    if (connection := upstream.conversation(session)) is not None:
-                        await connection.request("resources/subscribe", {"uri": uri}, Ask(timeout=patience))
+                    await conversation.request("resources/subscribe", {"uri": resource[1]}, Ask(timeout=patience))
+                    self._told[resource, key] = conversation
+
+        await asyncio.gather(
+            *(
+                again((upstream.name, uri), key)
+                for uri, sessions in self.of(upstream.name)
+                for key in ({session.id for session in sessions} if upstream.isolated else (SHARED,))
+            )
+        )
 
 
 _KEY = "portico.session"
@@ -171,13 +223,20 @@ class Sessions:
     """The clients of one view."""
 
     def __init__(self) -> None:
-        self.bus = InMemorySubscriptionBus()
         self._connected: dict[Connection, _Line] = {}
-        self._listened: Counter[str] = Counter()
-        self._modern = _Line(Session(), self._publish)
+        self._listening: dict[Session, _Line] = {}
 
     def __len__(self) -> int:
         return len(self._connected)
+
+    @property
+    def listeners(self) -> int:
+        """How many modern clients listen now."""
+        return len(self._listening)
+
+    @property
+    def _lines(self) -> tuple[_Line, ...]:
+        return (*self._connected.values(), *self._listening.values())
 
     def add(self, connection: Connection, session: Session) -> None:
         """Remember a client until its connection closes."""
@@ -190,53 +249,59 @@ class Sessions:
             line.close()
 
     @contextlib.contextmanager
-    def listening(self, uris: Iterable[str]) -> Generator[None]:
-        """While a modern client listens for these resources."""
-        heard = Counter(set(uris))
-        self._listened += heard
+    def listening(self, session: Session, bus: SubscriptionBus) -> Generator[None]:
+        """While a modern client listens: what there is to tell it is published on its own bus."""
+        if len(self._listening) >= MAX_LISTENING:
+            reason = f"{MAX_LISTENING} clients listen already; end some of your subscriptions, or try again later"
+            raise RemoteError(INTERNAL_ERROR, reason)
+        line = self._listening[session] = _Line(session, lambda kind: _publish(bus, session, kind))
         try:
             yield
         finally:
-            self._listened -= heard
+            del self._listening[session]
+            line.close()
 
     def changed(self, *kinds: str) -> None:
         """Tell everyone, soon, that `tools`, `resources` or `prompts` changed."""
-        for line in (self._modern, *self._connected.values()):
+        for line in self._lines:
             line.add(kinds)
 
     def updated(self, uri: str, session: str | None = None) -> None:
         """Tell those who subscribed, or only one session of them, that a resource changed."""
-        if session is None and uri in self._listened:
-            self._modern.add((f"{_RESOURCE}{uri}",))
-        for line in self._connected.values():
+        for line in self._lines:
             if uri in line.session.subscribed and session in (None, line.session.id):
                 line.add((f"{_RESOURCE}{uri}",))
 
     def touched(self, concerns: Callable[[str], bool]) -> None:
         """Tell those who watch a resource that is concerned that it changed."""
-        self._modern.add([f"{_RESOURCE}{uri}" for uri in self._listened if concerns(uri)])
-        for line in self._connected.values():
+        for line in self._lines:
             line.add([f"{_RESOURCE}{uri}" for uri in line.session.subscribed if concerns(uri)])
 
     async def close(self) -> None:
         """Stop telling."""
-        closing = [task for line in (self._modern, *self._connected.values()) if (task := line.close())]
+        closing = [task for line in self._lines if (task := line.close())]
         if closing:
             await asyncio.wait(closing)
 
-    async def _publish(self, kind: str) -> None:
-        event: ServerEvent
-        if kind.startswith(_RESOURCE):
-            event = ResourceUpdated(kind.removeprefix(_RESOURCE))
-        else:
-            event = {"tools": ToolsListChanged, "resources": ResourcesListChanged, "prompts": PromptsListChanged}[
-                kind
-            ]()
-        await self.bus.publish(event)
+
+_LISTS: Mapping[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
+
+
+async def _publish(bus: SubscriptionBus, session: Session, kind: str) -> None:
+    if not kind.startswith(_RESOURCE):
+        await bus.publish(_LISTS[kind]())
+        return
+    for asked in sorted(session.subscribed.get(kind.removeprefix(_RESOURCE), ())):
+        await bus.publish(ResourceUpdated(asked))
 
 
 async def _notify(connection: Connection, session: Session, kind: str) -> None:
     if not kind.startswith(_RESOURCE):
         await connection.notify(f"notifications/{kind}/list_changed", None)
-    elif (asked := session.subscribed.get(kind.removeprefix(_RESOURCE))) is not None:
+        return
+    for asked in sorted(session.subscribed.get(kind.removeprefix(_RESOURCE), ())):
         await connection.notify("notifications/resources/updated", {"uri": asked})

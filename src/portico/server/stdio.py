@@ -5,16 +5,19 @@ the wire. Pipes are read by the event loop itself: no thread sits in `read`, so 
 the loop cannot watch stdin (a regular file, Windows) the SDK's threaded transport serves.
 
 A line that is no message is answered as JSON-RPC says, with the id it had if that can be read, so that no client waits.
+While a client does not read, what it sends waits too; one that reads nothing for long has its conversation ended.
 """
 
 import asyncio
 import json
 import logging
 import os
+import re
 import stat
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import anyio
@@ -32,26 +35,45 @@ from mcp_types import (
 
 from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from portico.server.door import Door
+from portico.server.unread import Unread
 
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 64 * 2**20
+MAX_UNSENT = 256
+"""Answers that may wait for a client to read; while there are more, nothing else is read from it."""
+SEND_S = 60.0
+_AT_ITS_START = re.compile(rb'\A\s*\{"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*,')
+_AT_ITS_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*\}\s*\Z')
+"""Where the SDKs write the id of a request: all that can be known of one that is too long to be read."""
+_ID_WITHIN = 300
 
 Streams = tuple[MemoryObjectReceiveStream[Any], MemoryObjectSendStream[Any]]
 
 
-async def serve(door: Door) -> None:
-    """Serve one client until it closes our stdin."""
-    streams = over_pipes(*_claim(), answer_noise=True) if _watchable() else stdio_server()
+async def serve(door: Door, *, max_line_bytes: int = MAX_LINE_BYTES, send_s: float = SEND_S) -> None:
+    """Serve one client until it closes our stdin, or reads nothing of what it is sent for `send_s`."""
+    streams = (
+        over_pipes(*_claim(), answer_noise=True, max_line_bytes=max_line_bytes, send_s=send_s)
+        if _watchable()
+        else stdio_server()
+    )
     async with streams as (received, sending):
         await door.server.run(received, sending, door.server.create_initialization_options())
 
 
 @asynccontextmanager
-async def over_pipes(wire_in: BinaryIO, wire_out: BinaryIO, *, answer_noise: bool = False) -> AsyncGenerator[Streams]:
+async def over_pipes(
+    wire_in: BinaryIO,
+    wire_out: BinaryIO,
+    *,
+    answer_noise: bool = False,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    send_s: float = SEND_S,
+) -> AsyncGenerator[Streams]:
     """Message streams over a pair of pipes, one JSON-RPC message a line; the same at either end."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    reader = asyncio.StreamReader(limit=max_line_bytes)
     incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), wire_in)
     outgoing, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out)
     writer = asyncio.StreamWriter(outgoing, protocol, None, loop)
@@ -59,15 +81,40 @@ async def over_pipes(wire_in: BinaryIO, wire_out: BinaryIO, *, answer_noise: boo
     sending, leaving = anyio.create_memory_object_stream[SessionMessage](0)
     written = anyio.Event()
 
+    async def taken() -> None:
+        """Until the other side has taken enough of what it was sent; one that takes nothing is hung up on."""
+        if not outgoing.get_write_buffer_size():
+            return await writer.drain()
+        unread = Unread(outgoing.get_write_buffer_size(), loop.time())
+        while not outgoing.is_closing():
+            try:
+                async with asyncio.timeout(send_s / 4):
+                    return await writer.drain()
+            except TimeoutError:
+                waiting = outgoing.get_write_buffer_size()
+                if unread.seconds(waiting, loop.time()) >= send_s and not outgoing.is_closing():
+                    logger.warning("the client left %d bytes unread for %g s: it is hung up on", waiting, send_s)
+                    outgoing.abort()
+                    incoming.close()
+        raise BrokenPipeError
+
     async def read() -> None:
+        with suppress(OSError):
+            await read_all()
+
+    async def read_all() -> None:
         async with arrived:
-            while (line := await _line(reader)) != b"":
+            while (line := await _line(reader, max_line_bytes)) != b"":
                 try:
-                    message: Any = SessionMessage(_decoded(line or b""))
+                    message: Any = SessionMessage(_decoded(line if isinstance(line, bytes) else b""))
                 except ValueError as error:
                     message = error
-                    if answer_noise and (line is None or line.strip()):
+                    if answer_noise and (isinstance(line, _TooLong) or line.strip()):
                         writer.write(_encoded(_refused(line)))
+                        await taken()
+                while leaving.statistics().tasks_waiting_send > MAX_UNSENT:
+                    await taken()
+                    await asyncio.sleep(0)
                 try:
                     await arrived.send(message)
                 except anyio.BrokenResourceError:
@@ -79,7 +126,7 @@ async def over_pipes(wire_in: BinaryIO, wire_out: BinaryIO, *, answer_noise: boo
                 async for message in leaving:
                     if (line := _sendable(message.message)) is not None:
                         writer.write(line)
-                        await writer.drain()
+                        await taken()
         except OSError:
             return  # the other side is gone; reading ends by itself
         finally:
@@ -99,12 +146,32 @@ async def over_pipes(wire_in: BinaryIO, wire_out: BinaryIO, *, answer_noise: boo
             outgoing.close()
 
 
-async def _line(reader: asyncio.StreamReader) -> bytes | None:
-    """The next line; empty at the end, None for one that is too long."""
-    try:
-        return await reader.readline()
-    except ValueError:
-        return None
+@dataclass(frozen=True)
+class _TooLong:
+    """What can be known of a line that is longer than is read."""
+
+    limit: int
+    id: int | str | None
+
+
+async def _line(reader: asyncio.StreamReader, limit: int) -> bytes | _TooLong:
+    """The next line; empty at the end."""
+    start = end = b""
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as cut:
+            line = cut.partial
+        except asyncio.LimitOverrunError as over:
+            part = await reader.readexactly(over.consumed)
+            start, end = start or part[:_ID_WITHIN], part[-_ID_WITHIN:]
+            continue
+        return line if not start else _TooLong(limit, _id_near(start, (end + line)[-_ID_WITHIN:]))
+
+
+def _id_near(start: bytes, end: bytes) -> int | str | None:
+    found = _AT_ITS_START.search(start) or _AT_ITS_END.search(end)
+    return json.loads(found[1]) if found else None
 
 
 def _decoded(line: bytes) -> JSONRPCMessage:
@@ -136,10 +203,11 @@ def _encoded(message: JSONRPCMessage) -> bytes:
     return body.encode() + b"\n"
 
 
-def _refused(line: bytes | None) -> JSONRPCError:
+def _refused(line: bytes | _TooLong) -> JSONRPCError:
     code, reason, request_id = PARSE_ERROR, "this line is not JSON", None
-    if line is None:
-        reason = f"this line is longer than {MAX_LINE_BYTES} bytes"
+    if isinstance(line, _TooLong):
+        code, request_id = INVALID_REQUEST, line.id
+        reason = f"this message is longer than the {line.limit} bytes that are read (limits.max_request_bytes)"
     else:
         try:
             given = json.loads(line)

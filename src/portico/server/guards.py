@@ -1,0 +1,124 @@
+"""Who may come in over HTTP: requests addressed in one clear way, for this host, with the right bearer token."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.datastructures import URLPath
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match, NoMatchFound
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from portico.server.sessions import IDENTITY
+
+_SALT = secrets.token_bytes(32)
+_PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
+
+
+def _misaddressed(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """The status of a request whose Host or Origin could be read in two ways; the SDK checks the names in them."""
+    given = list(headers)
+    for header, status in ((b"host", 421), (b"origin", 403)):
+        values = [value for name, value in given if name == header]
+        if len(values) > 1:
+            return 400
+        for value in values:
+            port = _PORT.match(value if header == b"host" else value.partition(b"://")[2])
+            if port is not None and not port[1].isdigit():
+                return status
+    return None
+
+
+Refuse = Callable[[int, str, str, Mapping[str, str]], Response]
+"""Status, what is wrong, what to do about it, and headers."""
+
+
+def _plainly(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
+    return JSONResponse({"error": wrong, "advice": advice}, status, headers)
+
+
+def problem(status: int, wrong: str, advice: str, headers: Mapping[str, str]) -> Response:
+    """The same as the API refuses (RFC 9457)."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": wrong}
+    around = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Authorization", **headers}
+    return JSONResponse({**body, "advice": advice}, status, around, "application/problem+json")
+
+
+class SideDoor(BaseRoute):
+    """Everything under `/api`, whatever characters are in it; the doors are tried before."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope["path"] if scope["type"] == "http" else ""
+        return (Match.FULL if path == "/api" or path.startswith("/api/") else Match.NONE), {}
+
+    def url_path_for(self, name: str, /, **path_params: object) -> URLPath:
+        raise NoMatchFound(name, path_params)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+class Addressed:
+    """Lets requests through that are for this host and of no strange page; the SDK does so for the doors."""
+
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
+        self._app = app
+        self._security = TransportSecurityMiddleware(security)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = await self._security.validate_request(Request(scope))
+        if refused is None:
+            await self._app(scope, receive, send)
+            return
+        advice = "gateway.allowed_hosts and gateway.allowed_origins name who else may come in."
+        await problem(refused.status_code, bytes(refused.body).decode(), advice, {})(scope, receive, send)
+
+
+class Guarded:
+    """Lets requests through that are addressed in one clear way and have the right bearer token."""
+
+    def __init__(self, app: ASGIApp, token: str | None, refuse: Refuse = _plainly) -> None:
+        self._app = app
+        self._refuse = refuse
+        self._expected = token.encode() if token is not None else None
+        # Who came in by which token, where the token itself must not be: this goes into events and keys.
+        self._identity = hashlib.blake2b(self._expected or b"", key=_SALT, digest_size=16).hexdigest()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Field values are without the blanks around them (RFC 9110 §5.5); the parser leaves those at the end.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        if (status := _misaddressed(scope["headers"])) is not None:
+            wrong = "Host or Origin is given twice, or what follows its colon is no port"
+            refused = self._refuse(status, wrong, "Send each once, as in http://127.0.0.1:8420.", {})
+            await refused(scope, receive, send)
+            return
+        if not self.knows(scope):
+            refused = self._refuse(
+                401,
+                "unauthorized",
+                "Send the gateway's token: Authorization: Bearer …",
+                {"WWW-Authenticate": 'Bearer realm="portico"'},
+            )
+            await refused(scope, receive, send)
+            return
+        if self._expected is not None:
+            scope[IDENTITY] = self._identity
+        await self._app(scope, receive, send)
+
+    def knows(self, scope: Scope) -> bool:
+        """Whether a request has the token, or none is asked for."""
+        if self._expected is None:
+            return True
+        given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
+        scheme, _, token = given.partition(b" ")
+        return (
+            bool(self._expected) and scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
+        )

@@ -1,0 +1,147 @@
+"""Requests over HTTP that have arrived in full, and are not too large or too many; nothing else reaches what is behind.
+
+Turning one away here costs a fraction of reading it: a gateway that is asked more than it has time to read still
+answers everybody, most of them with when to come again. Whom `server/admission` turns away, it has read, and knows by
+name. A client that goes away in the middle of its body is no error of ours: behind this, nobody hears of it.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from portico.errors import INVALID_REQUEST
+
+MOST_OF_A_GET = 64 * 2**10
+"""Bytes of a body where none is expected: these requests are not counted."""
+_OF_THE_LIBRARY = b"validation error"
+_MODERN = frozenset((b"mcp-protocol-version", version.encode()) for version in MODERN_PROTOCOL_VERSIONS)
+
+
+class UnderWay:
+    """How many requests are being read or answered, at all doors; streams that only listen do not count."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = 0
+
+
+class WholeBody:
+    """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon as that is known."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int, under_way: UnderWay) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+        self._under_way = under_way
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        under_way = self._under_way
+        if scope["method"] == "GET":
+            await self._hand_on(scope, receive, send, min(MOST_OF_A_GET, self._max_bytes))
+        elif _listens(scope):
+            await self._hand_on(scope, receive, send, self._max_bytes)
+        elif under_way.count >= under_way.most:
+            wrong = f"the gateway is busy: {under_way.count:,} requests are under way"
+            advice = "Nothing was begun. Try again in a second, or ask for less at once."
+            await _refuse(503, wrong, advice, {"Retry-After": "1"})(scope, receive, send)
+        else:
+            under_way.count += 1
+            try:
+                await self._hand_on(scope, receive, send, self._max_bytes)
+            finally:
+                under_way.count -= 1
+
+    async def _hand_on(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
+        if self._declared(scope) > most:
+            await _too_large(most)(scope, receive, send)
+            return
+        message = await receive()
+        body: bytes | bytearray = message.get("body", b"")
+        while message.get("more_body", False) and len(body) <= most:
+            message = await receive()
+            body = bytearray(body) if isinstance(body, bytes) else body
+            body += message.get("body", b"")
+        if message["type"] != "http.request":
+            return
+        if len(body) > most:
+            await _too_large(most)(scope, receive, send)
+            return
+        whole: Message = {"type": "http.request", "body": bytes(body), "more_body": False}
+        given = False
+
+        async def again() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return whole
+
+        await self._app(scope, again, _InPlainWords(whole["body"], send))
+
+    def _declared(self, scope: Scope) -> int:
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                return int(value) if value.isdigit() and len(value) < 20 else self._max_bytes + 1
+        return 0
+
+
+class _InPlainWords:
+    """Where the SDK refuses a body in the words of its own library, and without the id, says so as on any wire."""
+
+    def __init__(self, body: bytes, send: Send) -> None:
+        self._body = body
+        self._send = send
+        self._start: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.BAD_REQUEST:
+            self._start = message
+            return
+        if self._start is None:
+            await self._send(message)
+            return
+        start, self._start = self._start, None
+        if _OF_THE_LIBRARY in message.get("body", b""):
+            plain = _not_a_message(self._body)
+            kept = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+            start = {**start, "headers": [*kept, (b"content-length", str(len(plain)).encode())]}
+            message = {**message, "body": plain}
+        await self._send(start)
+        await self._send(message)
+
+
+def _not_a_message(body: bytes) -> bytes:
+    given: Any = None
+    with contextlib.suppress(ValueError):
+        given = orjson.loads(body)
+    # Only a request's own id: a malformed answer to us has one too, and it means something else to the client.
+    found = given.get("id") if isinstance(given, dict) and "method" in given else None
+    identity = found if isinstance(found, str | int) and not isinstance(found, bool) else None
+    error = {"code": INVALID_REQUEST, "message": "this body is not a JSON-RPC message"}
+    return orjson.dumps({"jsonrpc": "2.0", "id": identity, "error": error})
+
+
+def lasting(scope: Scope) -> bool:
+    """Whether a request lasts for as long as its client wants: it only listens."""
+    return scope["method"] == "GET" or _listens(scope)
+
+
+def _listens(scope: Scope) -> bool:
+    # What the handshake era says in this header, nobody checks.
+    headers = scope["headers"]
+    return (b"mcp-method", b"subscriptions/listen") in headers and not _MODERN.isdisjoint(headers)
+
+
+def _too_large(most: int) -> JSONResponse:
+    wrong = f"the request has more than {most} bytes"
+    advice = "limits.max_request_bytes is the largest that is taken; send less, or pass a reference to it."
+    return _refuse(413, wrong, advice)
+
+
+def _refuse(status: int, wrong: str, advice: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": wrong, "advice": advice}, status, headers)
