@@ -9,7 +9,7 @@ async with gateway_over({"fake": fake}) as gateway, connect(gateway, transport="
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from mcp.client import Client
@@ -189,8 +189,6 @@ async def connect(
 async def serve_http(gateway: Gateway, **options: Any) -> AsyncGenerator[str]:
     """The gateway on a free port of this machine; yields the URL of its default door."""
     server = make_server(make_app(gateway.doors(), **options), "127.0.0.1", 0)
-    # Signals stay the test's own; a server that took them would also end the streams of its neighbours when it stops.
-    server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
     serving = asyncio.create_task(server.serve())
     try:
         while not server.started:

@@ -85,7 +85,7 @@ async def side_door(
     """A gateway over these backends, and a client of its API in this process."""
     async with gateway_over(backends, config) as gateway:
         sight, insight, record = eyes(gateway)
-        api = make_api(sight, gateway.view().searching, record, clock=clock)
+        api = make_api(sight, gateway.view().searching, record, upstreams=gateway.upstreams, clock=clock)
         app = make_app(gateway.doors(), api=api, **options)
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8420") as http:

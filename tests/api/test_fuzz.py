@@ -56,7 +56,8 @@ def address() -> Iterator[str]:
                 gateway.bus.publish(ToolCalled(f"git.git_{at % 7}", "0" * 16, at / 100, at % 5 > 0, caller))
             await insight.usage.flush()
             await insight.standings.recompute()
-            async with serve_http(gateway, api=make_api(sight, gateway.view().searching, record)) as url:
+            api = make_api(sight, gateway.view().searching, record, upstreams=gateway.upstreams)
+            async with serve_http(gateway, api=api) as url:
                 found["url"] = url.removesuffix("/mcp")
                 ready.set()
                 await found["stop"].wait()
@@ -90,6 +91,7 @@ PATHS = [
     "calls",
     "servers",
     "servers/{name}",
+    "servers/{name}/restart",
     "stats",
     "stats/tokens",
     "tools",
@@ -102,8 +104,11 @@ PATHS = [
 
 BARE = {"stats", "tools/hot"}
 """They have no parameters that could be wrong."""
+DOING = {"servers/{name}/restart"}
+"""They do something."""
 KNOWN = {
     "servers/{name}": [{"name": name} for name in ("git", "Mail", "odd")],
+    "servers/{name}/restart": [{"name": name} for name in ("git", "Mail", "odd")],
     "tools/category/{name}": [{"name": name} for name in ("other", "version-control", "Mail, chat and social media")],
     "tools/{server}/{tool}": [
         {"server": "git", "tool": "create_issue"},
@@ -124,7 +129,7 @@ def test_every_operation_is_tried(description: Any):
 def test_the_api_does_as_it_says_and_never_fails(description: Any, path: str, mode: GenerationMode):
     if path in BARE and mode is GenerationMode.NEGATIVE:
         return
-    operation = description[f"/api/v1/{path}"]["GET"]
+    operation = description[f"/api/v1/{path}"]["POST" if path in DOING else "GET"]
 
     @FUZZ
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -136,7 +141,7 @@ def test_the_api_does_as_it_says_and_never_fails(description: Any, path: str, mo
 
 @pytest.mark.parametrize("path", KNOWN)
 def test_what_is_there_is_as_described(description: Any, path: str):
-    operation = description[f"/api/v1/{path}"]["GET"]
+    operation = description[f"/api/v1/{path}"]["POST" if path in DOING else "GET"]
     statuses: set[int] = set()
 
     @FUZZ

@@ -142,8 +142,9 @@ async def test_the_page_for_people_needs_nothing_from_elsewhere():
         assert "style-src 'sha256-" in reply.headers["content-security-policy"]
         assert "<script" not in reply.text
         assert "http" not in reply.text.replace("httpx", "")
-        for path in (await side.get("/api/openapi.json"))["paths"]:
-            assert f"GET {path}" in reply.text
+        for path, operations in (await side.get("/api/openapi.json"))["paths"].items():
+            for method in operations:
+                assert f"{method.upper()} {path}" in reply.text
 
 
 async def test_the_description_names_every_route_and_what_can_go_wrong():
@@ -152,17 +153,19 @@ async def test_the_description_names_every_route_and_what_can_go_wrong():
         assert sorted(found["paths"]) == [
             f"{V1}/{path}"
             for path in (
-                "calls", "servers", "servers/{name}", "stats", "stats/tokens", "tools", "tools/categories",
-                "tools/category/{name}", "tools/hot", "tools/{server}/{tool}",
+                "calls", "servers", "servers/{name}", "servers/{name}/restart", "stats", "stats/tokens", "tools",
+                "tools/categories", "tools/category/{name}", "tools/hot", "tools/{server}/{tool}",
             )
         ]  # fmt: skip
-        for path in found["paths"].values():
-            assert list(path) == ["get"]
-            responses = path["get"]["responses"]
-            assert {"200", "304", "401", "403", "421", "422"} <= responses.keys()
+        for path, operations in found["paths"].items():
+            ((method, operation),) = operations.items()
+            assert method == ("post" if path.endswith("/restart") else "get")
+            responses = operation["responses"]
+            assert {"200", "401", "403", "421", "422"} <= responses.keys()
+            assert ("304" in responses) == (method == "get")
             assert list(responses["422"]["content"]) == ["application/problem+json"]
-            assert path["get"]["summary"]
-            assert path["get"]["description"]
+            assert operation["summary"]
+            assert operation["description"]
         assert "HTTPValidationError" not in found["components"]["schemas"]
 
 

@@ -1,6 +1,7 @@
 """The application: the routes, their OpenAPI, and what bad input gets. Loads FastAPI, so only `serve` imports it."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -17,18 +18,21 @@ from portico.api.house import house_routes
 from portico.api.manners import Manners
 from portico.api.params import once
 from portico.api.problems import MEDIA_TYPE, Problem, Refused
+from portico.api.restarting import restart_routes
 from portico.api.tiers import V1
 from portico.api.tools import tool_routes
 from portico.disclosure.searching import Searching
 from portico.disclosure.sight import Sight
 from portico.errors import PorticoError
 from portico.storage.record import Record
+from portico.upstream.supervisor import Upstream
 
 OPENAPI = "/api/openapi.json"
 _KEPT = f"private, max-age={HOUR}"
 _ABOUT = """\
 What the gateway's front door shows, as JSON: tools in four tiers, each within a token budget, search with filters,
-servers, calls and figures. Nothing is called here; tools are called over MCP, at `/mcp`.
+servers, calls and figures. No tool is called here; tools are called over MCP, at `/mcp`. One route does something: it
+starts a server anew.
 
 Every answer that can be kept has an `ETag`; send it as `If-None-Match` and an unchanged one is a 304. Lists are read by
 following `next`. Wrong input gets a problem (RFC 9457) with advice. Where the gateway has a token, send it as
@@ -43,8 +47,18 @@ _ALWAYS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_api(sight: Sight, searching: Searching, record: Record, *, clock: Clock = time.monotonic) -> ASGIApp:
-    """The API over what one profile sees. Who may come in is decided by whoever mounts it, at `/api`."""
+def make_api(
+    sight: Sight,
+    searching: Searching,
+    record: Record,
+    *,
+    upstreams: Mapping[str, Upstream] | None = None,
+    clock: Clock = time.monotonic,
+) -> ASGIApp:
+    """The API over what one profile sees. Who may come in is decided by whoever mounts it, at `/api`.
+
+    `upstreams` are the servers that may be started anew, as they are when that is asked for.
+    """
     bodies = Bodies(clock)
     api = FastAPI(
         title="Portico",
@@ -70,7 +84,8 @@ def make_api(sight: Sight, searching: Searching, record: Record, *, clock: Clock
             Exception: problems.on_failed,
         },
     )
-    for routes in (tool_routes(sight, Finding(sight, searching), bodies), house_routes(sight, record)):
+    shown = (tool_routes(sight, Finding(sight, searching), bodies), house_routes(sight, record))
+    for routes in (*shown, restart_routes(sight, upstreams or {})):
         api.include_router(routes, prefix=V1, responses=_ALWAYS, dependencies=[Depends(once)])
     description = Body.of(_described(api.openapi()))
     people = page(api.openapi())
@@ -91,12 +106,13 @@ def _described(found: dict[str, Any]) -> dict[str, Any]:
     """The OpenAPI with what FastAPI cannot know: that problems are problems, and what a kept copy gets."""
     refused = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in found["paths"].values():
-        for operation in path.values():
+        for method, operation in path.items():
             responses = operation["responses"]
             for status, response in responses.items():
                 if not status.startswith("2"):
                     response["content"] = refused
-            responses["304"] = {"description": "The client has the answer already (`If-None-Match`)."}
+            if method == "get":
+                responses["304"] = {"description": "The client has the answer already (`If-None-Match`)."}
             operation["responses"] = dict(sorted(responses.items()))
     components = found["components"]
     components["schemas"]["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")

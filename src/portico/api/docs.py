@@ -19,8 +19,12 @@ POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form
 def page(openapi: Mapping[str, Any]) -> str:
     """The whole page."""
     info = openapi["info"]
-    operations = [(path, one) for path, methods in openapi["paths"].items() for one in methods.values()]
-    body = "\n".join(part for path, operation in operations for part in _section(path, operation))
+    operations = [
+        (f"{method.upper()} {path}", one)
+        for path, methods in openapi["paths"].items()
+        for method, one in methods.items()
+    ]
+    body = "\n".join(part for title, operation in operations for part in _section(title, operation))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])} API</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
@@ -30,8 +34,8 @@ def page(openapi: Mapping[str, Any]) -> str:
     )
 
 
-def _section(path: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    yield f"<h2><code>GET {escape(path)}</code></h2><p><b>{escape(operation['summary'])}.</b></p>"
+def _section(title: str, operation: Mapping[str, Any]) -> Iterator[str]:
+    yield f"<h2><code>{escape(title)}</code></h2><p><b>{escape(operation['summary'])}.</b></p>"
     yield _paragraphs(operation.get("description", ""))
     if parameters := operation.get("parameters"):
         rows = "".join(map(_row, parameters))

@@ -1,5 +1,6 @@
 """Which tools a question finds: the ranking that agents get where something is looked for, else the hottest first."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from portico.disclosure.question import Question, Search
 from portico.disclosure.searching import Searching
 from portico.disclosure.shelves import Shelves
 from portico.disclosure.sight import Sight
-from portico.events import Searched
+from portico.events import Searched, SearchEnded
 from portico.observability.statistics import Statistics
 from portico.search import Filters
 
@@ -39,12 +40,15 @@ class Finding:
         return self._listed(question, place, listing)
 
     async def _ranked(self, question: Question, place: Place, listing: List) -> Card:
+        started = time.perf_counter()
         vector, search = await self.searching.prepared(self.sight.snapshot, question, CALLER)
         if self.sight.insight is not None:
             # The figures that the answer shows, so that no tool passes with one that it should not.
             search = replace(search, facts=self.sight.insight.usage.facts)
         body, found = _page(self.sight, search, place, listing)
         bus = self.searching.bus
+        if bus is not None:
+            bus.publish(SearchEnded(time.perf_counter() - started, bool(found)))
         if found and bus is not None and bus.asked_for(Searched):
             bus.publish(Searched(question.query, found, CALLER, vector))
         return body

@@ -243,7 +243,7 @@ class ServerCard(Answer):
     description: str = ""
     category: str = Field(default="", description="The category that most of its tools are in.")
     tools: int | None = Field(default=None, description="How many; left out while it has not been listed.")
-    state: str = Field(description="configured, known, starting, ready, degraded, down or disabled.")
+    state: str = Field(description="configured, known, starting, ready, degraded, down, quarantined or disabled.")
     reason: str = Field(default="", description="Why it cannot be used now.")
     since: str | None = None
     version: str = ""
@@ -266,6 +266,15 @@ class ServerWhole(ServerCard, Whole):
     instructions: str = ""
     listed: str | None = None
     warnings: list[str] = []
+
+
+class Restarted(Answer):
+    """A server that was started anew."""
+
+    server: str
+    state: str = Field(description="How it is now: ready, if it was.")
+    since: str
+    restarts: int = Field(description="How often it was started again after something was wrong, or somebody asked.")
 
 
 class Call(Answer):

@@ -53,6 +53,7 @@ class Problem(BaseModel):
     advice: str = Field(default="", description="What to do about it.")
     nearest: list[str] = Field(default=[], description="What may have been meant.")
     problems: list[str] = Field(default=[], description="Each parameter that is wrong, and why.")
+    stderr: list[str] = Field(default=[], description="The last lines that a server wrote before it failed.")
 
 
 class Refused(Exception):
@@ -71,6 +72,7 @@ def problem(
     advice: str = "",
     nearest: Sequence[str] = (),
     problems: Sequence[str] = (),
+    stderr: Sequence[str] = (),
     headers: dict[str, str] | None = None,
 ) -> Response:
     """A problem on the wire."""
@@ -83,6 +85,7 @@ def problem(
         "advice": advice,
         "nearest": [shown(name) for name in nearest],
         "problems": list(problems),
+        "stderr": [shown(line) for line in stderr],
     }
     filled = {key: value for key, value in body.items() if value not in ("", [])}
     return Response(jsontext.dumps(filled), status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
@@ -132,9 +135,11 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         allowed = {name.strip() for name in headers.get("Allow", headers.get("allow", "GET")).split(",")}
-        headers = {"Allow": ", ".join(sorted({*allowed, "HEAD"}))}
-        detail = f"{quoted(request.method, 20)} is not for this: the API only shows; tools are called over MCP"
-        return problem(405, detail, kind="method", advice="Use GET.", headers=headers)
+        headers = {"Allow": ", ".join(sorted({*allowed, "HEAD"} if "GET" in allowed else allowed))}
+        shows = "the API only shows; tools are called over MCP" if "GET" in allowed else "it does something"
+        detail = f"{quoted(request.method, 20)} is not for this: {shows}"
+        advice = "Use GET." if "GET" in allowed else f"Use {headers['Allow']}."
+        return problem(405, detail, kind="method", advice=advice, headers=headers)
     if error.status_code == 404:
         return problem(404, f"there is no {quoted(request.url.path)} here", kind="unknown_route", advice=_SEE_DOCS)
     return problem(error.status_code, str(error.detail), advice=_SEE_DOCS, headers=headers)

@@ -1,4 +1,4 @@
-"""The composition root: builds every room from a configuration and owns their life.
+"""One running Portico: every room built from a configuration, opened, looked after and closed.
 
 async with Gateway(config) as gateway:
     await gateway.listed()                     # every server has been heard, or has failed
@@ -9,34 +9,38 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from portico.access import Scope
-from portico.catalog.entries import Source
+from portico.app.changes import Change, changes, in_use
+from portico.app.faces import face_of
+from portico.app.places import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
+from portico.app.servers import Servers, sources
+from portico.app.warming import Warming
 from portico.catalog.meanings import Meanings
 from portico.catalog.sharing import Sharing
-from portico.catalog.sync import Catalog, Sync
-from portico.config import Config, fingerprint
+from portico.catalog.sync import Catalog
+from portico.config import Config
 from portico.disclosure import cursor
 from portico.disclosure.counting import Counting
 from portico.disclosure.insight import Insight
 from portico.disclosure.standings import Standings
 from portico.disclosure.tokens import count
-from portico.disclosure.view import Face, View
-from portico.errors import PorticoError
-from portico.events import Bus, Event, StandingsChanged, UpstreamReady
+from portico.disclosure.view import View
+from portico.events import Bus, ConfigRefused, ConfigTaken, Event, StandingsChanged, UpstreamReady
 from portico.execution.large import Large
 from portico.execution.means import Means
 from portico.execution.pipeline import Pipeline
 from portico.learning import Learner
+from portico.observability.audit import Audit
 from portico.observability.keeper import Keeper
 from portico.observability.ledger import Ledger
 from portico.observability.usage import Usage
-from portico.search import NAME, WIDTH, EncoderUnavailable, shipped_encoder
+from portico.search import WIDTH, EncoderUnavailable, shipped_encoder
+from portico.server.admission import Admission
 from portico.server.door import Door
+from portico.server.parked import Parking
 from portico.server.sessions import Watchers
 from portico.storage.habits import HabitStore, Keeping
 from portico.storage.index_file import IndexFile
@@ -44,30 +48,22 @@ from portico.storage.manifests import Manifests
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import Retention
 from portico.storage.vector_file import VectorFile
-from portico.upstream.backend import Backend, Era
-from portico.upstream.factory import UnusableBackend, make_backend
+from portico.upstream.backend import Backend
 from portico.upstream.process import Guard
-from portico.upstream.supervisor import Status, Upstream
+from portico.upstream.supervisor import Status
+
+if TYPE_CHECKING:
+    from portico.app.measured import Watched
 
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 15.0
-FIRST_LISTING_S = 5.0
-"""How long after its start the gateway lets a search wait for servers nothing is known of."""
 ENCODER_AFTER_S = 2.0
 """How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
 RECORD_AFTER_S = 1.0
 """How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
 ADOPTION_S = 3.0
 """How long servers nothing is known of wait for what other gateways know of them."""
-GATE_PATIENCE_S = 5.0
-"""How long a start counts against `limits.start_concurrency`."""
-MANIFEST_FILE = "manifest.sqlite3"
-RECORD_FILE = "portico.sqlite3"
-HABITS_FILE = "habits.sqlite3"
-RESULTS_FOLDER = "results"
-INDEX_FILE = "search.index"
-VECTOR_FILE = f"vectors-{NAME}.bin"
 
 
 class Gateway:
@@ -81,24 +77,9 @@ class Gateway:
         self.bus = Bus()
         self._guard = Guard()
         self._manifests = manifests or Manifests(config.data_dir / MANIFEST_FILE)
-        configured = {name: server for name, server in config.servers.items() if not server.disabled}
-        given = dict(backends or {})
+        self._given = dict(backends or {})
         self.catalog = Catalog(
-            [
-                *(
-                    Source(
-                        name,
-                        fingerprint(server),
-                        server.title,
-                        server.description,
-                        server.tags,
-                        server.category,
-                        server.tools,
-                    )
-                    for name, server in configured.items()
-                ),
-                *(Source(name, "given") for name in given),
-            ],
+            sources(config, self._given),
             self._manifests,
             self.bus,
             index_file=IndexFile(config.data_dir / INDEX_FILE if manifests is None else None),
@@ -107,25 +88,22 @@ class Gateway:
             ),
         )
         self.catalog.load()
-        self.upstreams: dict[str, Upstream] = {}
-        self._syncs: dict[str, Sync] = {}
-        for name, server in configured.items():
-            backend = make_backend(name, server, config.limits, self._guard)
-            timeouts = server.timeouts
-            instances = server.max_instances if server.isolation == "session" else 0
-            self._add(name, backend, timeouts.start_s, timeouts.list_s, server.ttl_s, instances)
-        for name, backend in given.items():
-            self._add(name, backend, 30, 30, 3_600)
+        self._servers = Servers(config.limits, self._given, self.catalog, self.bus, self._guard)
+        for name, server in in_use(config).items():
+            self._servers.add(name, server)
+        self.upstreams, self._syncs = self._servers.upstreams, self._servers.syncs
+        self._warming = Warming(self._servers, self.bus, config.limits.start_concurrency)
         url = config.database_url.get_secret_value() if config.database_url is not None else None
         self.record = Record(url, config.data_dir / RECORD_FILE if manifests is None else None)
         self._pipeline = Pipeline.over(
-            configured,
+            in_use(config),
             self.upstreams,
             self.catalog,
             self._syncs,
             self.record,
             self.bus,
             longest=float(config.limits.call_s),
+            audit=self._audit(config) if manifests is None or config.audit.file is not None else None,
         )
         self.calls = self._pipeline.calls
         results = config.data_dir / RESULTS_FOLDER if manifests is None else None
@@ -134,18 +112,30 @@ class Gateway:
         keeping = Keeping(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
         self._habits = HabitStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
         self.learner = Learner(learning.scope, self._habits, self.bus)
-        self._means = Means(self.calls, self._pipeline.shapes, config, self.learner, self.record)
+        self._means = Means(self.calls, self._pipeline.shapes, config, self.learner, self.record, self.bus)
         self._counting = Counting(self.catalog, self.bus)
         self.insight, self._keeper = self._bookkeeping(origin := secrets.token_hex(8))
         self._sharing = Sharing(self.catalog, self._manifests, self.record, origin=origin)
         self._sharing.on_adopted = self._adopted
         self._sharing.on_tiers = lambda: self._begin(self._keeper.reread())
         self._doors: dict[str, Door] = {}
+        self._admission = Admission(config.limits)
+        self._parking = Parking(config.limits.question_s, config.limits.questions)
+        self._watched: Watched | None = None
         self._watchers = Watchers()
         self._tasks: set[asyncio.Task[None]] = set()
         self.bus.subscribe(self._heard)
-        self._warming: asyncio.Task[None] | None = None
-        self._started_at = time.monotonic()
+        self._applying = asyncio.Lock()
+        self.refused = ""
+        """Why the configuration on disk is not the one that this goes by; empty if it is."""
+
+    def _audit(self, config: Config) -> Audit | None:
+        hidden: Iterable[str] = ()
+        if config.audit.arguments == "redacted":
+            from portico.config_file.secret_values import secret_values  # its patterns cost start-up
+
+            hidden = secret_values(config)
+        return Audit.kept(config.audit, config.data_dir, hidden)
 
     def _bookkeeping(self, origin: str) -> tuple[Insight, Keeper]:
         keep = Retention(**self.config.usage.model_dump())
@@ -158,32 +148,11 @@ class Gateway:
             self.record, self.bus, usage, ledger, keep, chores=(self._tend_standings, self._pipeline.shapes.tend)
         )
 
-    def _add(
-        self, name: str, backend: Backend, start_timeout: float, list_timeout: float, ttl: float, instances: int = 0
-    ) -> None:
-        era = self.catalog.eras.get(name)
-        remembered: Era | None = "modern" if era == "modern" else "legacy" if era else None
-        upstream = Upstream(
-            name,
-            backend,
-            self.bus,
-            start_timeout=start_timeout,
-            isolated=instances > 0,
-            max_instances=instances,
-            era=remembered,
-            known=self.catalog.snapshot.servers[name].known,
-        )
-        if isinstance(backend, UnusableBackend):
-            upstream.mark("disabled", backend.problem)
-        self.upstreams[name] = upstream
-        self._syncs[name] = Sync(upstream, self.catalog, self.bus, timeout=list_timeout, ttl=ttl)
-
     async def __aenter__(self) -> Self:
-        self._started_at = time.monotonic()
         for chore in (self._keep_house(), self._read_encoder(), self._counting.run(), self._share()):
             self._begin(chore)
         self._keeper.start(RECORD_AFTER_S)
-        self._warming = asyncio.create_task(self._start_servers(), name="start servers")
+        self._warming.begin(self._begin(self._start_servers()))
         return self
 
     async def __aexit__(
@@ -191,9 +160,38 @@ class Gateway:
     ) -> None:
         await self.close()
 
+    def watched(self) -> "Watched":
+        """What a platform asks of it: its figures, which are counted from now on, and whether it may be sent work."""
+        if self._watched is None:
+            from portico.app.measured import Watched  # nobody asks a gateway on stdio
+
+            self._watched = Watched.of(
+                self.bus,
+                self.upstreams,
+                self.catalog,
+                ledger=self.insight.ledger,
+                pipeline=self._pipeline,
+                large=self._large,
+                means=self._means,
+                record=self.record,
+                doors=self._doors.values,
+                admission=self._admission,
+                listed=lambda: self._warming.done,
+                refused=lambda: self.refused,
+                unaudited=lambda: self.calls.audit.trouble if self.calls.audit is not None else "",
+            )
+            self._begin(self._watched.metrics.watch())
+        return self._watched
+
+    async def drain(self) -> None:
+        """Begin nothing more, and let calls that are under way end, but not for longer than `limits.drain_s`."""
+        if self._watched is not None:
+            self._watched.readiness.drain()
+        await self._admission.drained(self.config.limits.drain_s)
+
     async def close(self) -> None:
         """Stop everything; when this returns no process, socket or task of ours is left."""
-        tasks = {*self._tasks, *({self._warming} if self._warming else ())}
+        tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -202,10 +200,10 @@ class Gateway:
         await self.learner.close()
         answers = await self._keeper.close()
         await self._means.close()
-        # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
-        await asyncio.gather(
-            *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self._syncs.values())
-        )
+        await self._parking.close()
+        await self._servers.close()
+        if self._watched is not None:
+            self._watched.metrics.end()
         for door in self._doors.values():
             await door.close()
         await self.catalog.close()
@@ -213,9 +211,51 @@ class Gateway:
         if answers:
             await self._pipeline.shapes.finish()
             await self._sharing.finish()
+        if self.calls.audit is not None:
+            self.calls.audit.close()
         await self.record.close()
         self._manifests.close()
         self._guard.close()
+
+    # --- another configuration
+
+    async def apply(self, config: Config) -> Change:
+        """Go by another configuration from now on: only what it changes is touched, and calls under way end as begun.
+
+        Settings that only a new start can take (where it listens, where it keeps things) are named in the answer.
+        """
+        async with self._applying:
+            change = changes(self.config, config)
+            if not change:
+                return change
+            before, servers, now = self.config, self._servers, in_use(config)
+            await self.catalog.configure(sources(config, self._given))
+            # Nothing is awaited from here until all rooms go by the new one: no call finds half of it.
+            self.config = config
+            for name in (*change.removed, *change.restarted):
+                servers.let_go(name, before.servers[name].restart.drain_s)
+            for name in (*change.added, *change.restarted):
+                servers.add(name, now[name])
+            for name in change.adjusted:
+                servers.adjust(name, now[name])
+            self._pipeline.configure(now, self.upstreams, (*change.removed, *change.restarted))
+            self._admission.configure(config.limits)
+            self._parking.configure(config.limits.question_s, config.limits.questions)
+            for name, door in list(self._doors.items()):
+                if not name or name in config.profiles:
+                    door.wear(face_of(config, name or None))
+                else:
+                    self._begin(self._doors.pop(name).close())
+            starting = self._to_start((*change.added, *change.restarted))
+            self._warming.begin(self._begin(self._warming.warm(starting)))
+            self.refused = ""
+            self.bus.publish(ConfigTaken(str(change)))
+            return change
+
+    def refuse(self, reason: str) -> None:
+        """A changed configuration cannot be used: what runs stays, and whoever asks is told why."""
+        self.refused = reason
+        self.bus.publish(ConfigRefused(reason))
 
     def view(self, profile: str | None = None) -> View:
         """What a profile's clients see."""
@@ -225,40 +265,20 @@ class Gateway:
         """The door of a profile; the empty name is the default one."""
         key = profile or ""
         if key not in self._doors:
-            settings = self.config.view(profile)
-            face = Face(
-                exposure=settings.exposure,
-                scope=Scope(settings.servers, settings.tools),
-                prefixed=self.config.prefix == "always",
-                discovery_budget=settings.discovery_budget,
-                result_budget=settings.result_budget,
-                metatools=settings.metatools,
-                languages=self.config.code.languages,
-                pins=self.config.pins,
-                intent=settings.intent,
-                top_k=settings.top_k,
-                listing_budget=settings.listing_budget,
-                profile=key,
-                unlisted=self._hides_nothing(settings.tools),
-            )
             view = View(
-                face,
+                face_of(self.config, profile),
                 self.catalog,
                 self.calls,
                 self.upstreams,
-                self._first_listing,
+                self._warming.first_listing,
                 self.learner,
                 self.bus,
                 self.insight,
                 self._large,
                 self._means,
             )
-            self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers)
+            self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers, self._admission, self._parking)
         return self._doors[key]
-
-    def _hides_nothing(self, tools: Iterable[str]) -> bool:
-        rules = [server.tools for server in self.config.servers.values()]
-        return "*" in tools and all(rule.allow == ("*",) and not rule.deny for rule in rules)
 
     def doors(self) -> dict[str, Door]:
         """Every door: the default one under the empty name, and one per profile."""
@@ -270,69 +290,29 @@ class Gateway:
 
     async def listed(self) -> None:
         """Wait until every server whose offer was unknown has been listed or has failed."""
-        if self._warming is not None:
-            await asyncio.shield(self._warming)
-
-    async def _first_listing(self, enough: Callable[[], bool]) -> None:
-        """Wait for servers nothing is known of, but not long: one that never answers must not hold up the others."""
-        patience = self._started_at + FIRST_LISTING_S - time.monotonic()
-        warming = self._warming
-        if warming is None or patience <= 0:
-            return
-        heard = asyncio.Event()
-        wake: Callable[[object], None] = lambda _: heard.set()  # noqa: E731
-        forget = self.bus.subscribe(wake)
-        warming.add_done_callback(wake)
-        try:
-            async with asyncio.timeout(patience):
-                while not warming.done() and not enough():
-                    heard.clear()
-                    await heard.wait()
-        except TimeoutError:
-            return
-        finally:
-            forget()
-            warming.remove_done_callback(wake)
+        await self._warming.listed()
 
     async def refresh(self, servers: Iterable[str] | None = None, heard: Callable[[str], None] | None = None) -> None:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
-        await self._warm(list(servers if servers is not None else self.upstreams), heard)
+        await self._warming.warm(list(servers if servers is not None else self.upstreams), heard)
 
     async def _start_servers(self) -> None:
         if self.record.shared and any(upstream.state == "configured" for upstream in self.upstreams.values()):
             # Another gateway may have listed them: then they need not be started to be known.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._sharing.caught_up.wait(), ADOPTION_S)
-        await self._warm(self._to_start())
+        await self._warming.warm(self._to_start(self.upstreams))
 
-    def _to_start(self) -> list[str]:
-        """Servers to start with the gateway: those that want it, and those nothing is known of."""
+    def _to_start(self, names: Iterable[str]) -> list[str]:
+        """Of these, the servers to start unasked: those that want it, those nothing is known of, those watched."""
+        configured = self.config.servers
         return [
             name
-            for name, upstream in self.upstreams.items()
-            if upstream.state == "configured"
-            or (name in self.config.servers and self.config.servers[name].start == "boot")
+            for name in names
+            if self.upstreams[name].state == "configured"
+            or (name in configured and configured[name].start == "boot")
+            or self._watchers.of(name)
         ]
-
-    async def _warm(self, names: Iterable[str], heard: Callable[[str], None] | None = None) -> None:
-        gate = asyncio.Semaphore(self.config.limits.start_concurrency)
-
-        async def warm(name: str) -> None:
-            try:
-                # Only this crowd waits at the gate: a call to any of these servers starts it at once.
-                async with gate:
-                    # A few servers that never answer must not keep the others outside until they are given up.
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self.upstreams[name].connect(), GATE_PATIENCE_S)
-                await self._syncs[name].refresh()
-            except PorticoError as error:
-                logger.info("%s was not started: %s", name, error.message)
-            except Exception:  # one server's fault is no other's
-                logger.exception("%s could not be started or listed", name)
-            if heard is not None:
-                heard(name)
-
-        await asyncio.gather(*(warm(name) for name in names))
 
     async def _read_encoder(self) -> None:
         """So that the first search need not, and tools known from last time have vectors even if nobody lists them."""
@@ -349,21 +329,24 @@ class Gateway:
             # Together: one server that will not go must not keep the others up.
             self._pipeline.cache.expire()
             self._means.expire()
-            chores = [
-                self.learner.flush(),
-                asyncio.to_thread(self._large.store.sweep),
-                *map(self._tend, self.upstreams),
-            ]
-            outcomes = await asyncio.gather(*chores, return_exceptions=True)
-            for name, outcome in zip(("what was learnt", "large results", *self.upstreams), outcomes, strict=True):
+            chores = {
+                "what was learnt": self.learner.flush(),
+                "large results": asyncio.to_thread(self._large.store.sweep),
+                **{name: self._tend(name) for name in self.upstreams},
+            }
+            outcomes = await asyncio.gather(*chores.values(), return_exceptions=True)
+            for name, outcome in zip(chores, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     logger.error("%s could not be looked after: %r", name, outcome)
 
     async def _tend(self, name: str) -> None:
-        upstream, server = self.upstreams[name], self.config.servers.get(name)
+        upstream, server, watchers = self.upstreams[name], self.config.servers.get(name), self._watchers.who(name)
         self._syncs[name].expire()
+        # Of what nothing is known, nothing can be called: nobody would ever start it again.
+        wanted = not self.catalog.snapshot.servers[name].known or (server is not None and server.start == "boot")
+        await upstream.tend(wanted=bool(watchers) or wanted)
         if server is not None and server.idle_s and (upstream.backend.kind == "stdio" or upstream.isolated):
-            await upstream.rest(server.idle_s, self._watchers.who(name))
+            await upstream.rest(server.idle_s, watchers)
 
     # --- the record
 
@@ -389,12 +372,16 @@ class Gateway:
             self.bus.publish(StandingsChanged())
 
     def _listing_cost(self, profile: str) -> int:
-        return self._counting.cost(self.view(profile or None).snapshot)
+        # One that was taken away since a client came by it costs what the front door does.
+        return self._counting.cost(self.view(profile if profile in self.config.profiles else None).snapshot)
 
-    def _begin(self, chore: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         self._tasks.add(task := asyncio.create_task(chore, name=chore.__name__.strip("_").replace("_", " ")))
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _heard(self, event: Event) -> None:
-        if isinstance(event, UpstreamReady) and self._watchers.of(event.server):
-            self._begin(self._watchers.watch_again(self.upstreams[event.server], HOUSEKEEPING_S))
+        if not isinstance(event, UpstreamReady) or (upstream := self.upstreams.get(event.server)) is None:
+            return
+        if self._watchers.of(event.server):
+            self._begin(self._watchers.watch_again(upstream, HOUSEKEEPING_S))

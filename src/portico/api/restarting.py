@@ -1,0 +1,57 @@
+"""The one route that does something: it starts a server anew, at once and whatever it did before."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from portico.api import models
+from portico.api.bodies import fresh
+from portico.api.params import Name, Nothing
+from portico.api.problems import problem
+from portico.api.tools import MISSING
+from portico.disclosure.answer import unsecret
+from portico.disclosure.cards import Card, iso
+from portico.disclosure.sight import Sight
+from portico.errors import BackendUnavailable, UnknownName
+from portico.upstream.supervisor import Upstream
+
+
+def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter:
+    """`POST /servers/{name}/restart`."""
+    router = APIRouter()
+
+    @router.post(
+        "/servers/{name}/restart",
+        response_model=models.Restarted,
+        summary="Start a server anew",
+        tags=["servers"],
+        responses={**MISSING, 503: {"description": "It could not be started: why, and what it wrote last."}},
+    )
+    async def restart(name: Name, _: Annotated[Nothing, Query()]) -> Response:
+        """Ends a quarantine too. Calls under way end on the old one; new ones go to the new one. Takes no body."""
+        entry = sight.snapshot.server(name)
+        upstream = upstreams.get(entry.name)
+        if upstream is None:
+            raise UnknownName(f"there is no server {entry.name} that could be started anew here")
+        try:
+            await upstream.restart()
+        except BackendUnavailable as error:
+            status = upstream.status()
+            return problem(
+                503,
+                unsecret(error.message),
+                kind=error.kind,
+                advice=unsecret(error.advice),
+                stderr=[unsecret(line) for line in status.stderr],
+            )
+        status = upstream.status()
+        body: Card = {
+            "server": entry.name,
+            "state": status.state,
+            "since": iso(status.since),
+            "restarts": status.restarts,
+        }
+        return fresh(body)
+
+    return router

@@ -1,0 +1,126 @@
+"""The servers behind the gateway: made from their configuration, replaced when that changes, let go in peace.
+
+Whoever has begun a call with a server that is replaced finishes it there: the old one goes when nobody is at work with
+it any more, or when its time is up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from portico.catalog.entries import Source
+from portico.catalog.sync import Catalog, Sync
+from portico.config import BackendConfig, Config, Limits, fingerprint
+from portico.events import Bus
+from portico.upstream.backend import Backend, Era
+from portico.upstream.factory import UnusableBackend, make_backend
+from portico.upstream.process import Guard
+from portico.upstream.starts import Starts
+from portico.upstream.supervisor import Upstream
+
+logger = logging.getLogger(__name__)
+
+_GIVEN = BackendConfig(functions="given")
+"""What holds of a server that is an object rather than configuration."""
+
+
+def source(name: str, server: BackendConfig) -> Source:
+    """What the configuration says about a server's offer."""
+    title, description, tags = server.title, server.description, server.tags
+    return Source(name, fingerprint(server), title, description, tags, server.category, server.tools)
+
+
+class Servers:
+    """All of them, by name."""
+
+    def __init__(self, limits: Limits, given: Mapping[str, Backend], catalog: Catalog, bus: Bus, guard: Guard) -> None:
+        """`given` are servers that are objects rather than configuration: they stay whatever is configured."""
+        self._given = given
+        self.upstreams: dict[str, Upstream] = {}
+        self.syncs: dict[str, Sync] = {}
+        self._limits = limits
+        self._catalog = catalog
+        self._bus = bus
+        self._guard = guard
+        self._starts = Starts(limits.call_starts)
+        self._going: set[asyncio.Task[None]] = set()
+        for name, backend in given.items():
+            self._put(name, backend, _GIVEN)
+
+    def add(self, name: str, server: BackendConfig) -> None:
+        """One more, or another in its place; nothing is started."""
+        if name in self._given:
+            return
+        self._put(name, make_backend(name, server, self._limits, self._guard), server)
+
+    def adjust(self, name: str, server: BackendConfig) -> None:
+        """It stays; how long it is waited for and how it is looked after is another matter."""
+        timeouts = server.timeouts
+        if name in self._given:
+            return
+        self.upstreams[name].configure(timeouts.start_s, server.restart, server.health)
+        self.syncs[name].configure(timeouts.list_s, server.ttl_s)
+
+    def _put(self, name: str, backend: Backend, server: BackendConfig) -> None:
+        era = self._catalog.eras.get(name)
+        remembered: Era | None = "modern" if era == "modern" else "legacy" if era else None
+        isolated = server.isolation == "session" and server is not _GIVEN
+        upstream = Upstream(
+            name,
+            backend,
+            self._bus,
+            start_timeout=server.timeouts.start_s,
+            isolated=isolated,
+            max_instances=server.max_instances if isolated else 0,
+            era=remembered,
+            known=self._catalog.snapshot.servers[name].known,
+            restart=server.restart,
+            health=server.health,
+            starts=self._starts,
+            longest_call=min(server.timeouts.call_s, self._limits.call_s),
+        )
+        if isinstance(backend, UnusableBackend):
+            upstream.mark("disabled", backend.problem)
+        self.upstreams[name] = upstream
+        self.syncs[name] = Sync(upstream, self._catalog, self._bus, timeout=server.timeouts.list_s, ttl=server.ttl_s)
+
+    def let_go(self, name: str, drain_s: float) -> None:
+        """Take one away; calls under way are given time to end."""
+        if name in self._given:
+            return
+        upstream, sync = self.upstreams.pop(name), self.syncs.pop(name)
+        going = asyncio.create_task(_go(upstream, sync, drain_s), name=f"let {name} go")
+        self._going.add(going)
+        going.add_done_callback(self._going.discard)
+
+    async def drained(self, seconds: float) -> None:
+        """Wait until no call is under way, but not longer."""
+        if seconds > 0:
+            await asyncio.gather(*(upstream.drained(seconds) for upstream in self.upstreams.values()))
+
+    async def close(self) -> None:
+        """Stop them all."""
+        for going in self._going:
+            going.cancel()
+        # In this order, in one go: a server that gets ready in between would be listed by nobody's leave.
+        await asyncio.gather(
+            *(upstream.stop() for upstream in self.upstreams.values()), *(sync.close() for sync in self.syncs.values())
+        )
+        if self._going:
+            await asyncio.wait(self._going)
+
+
+async def _go(upstream: Upstream, sync: Sync, drain_s: float) -> None:
+    try:
+        await sync.close()
+        await upstream.retire(drain_s)
+    except asyncio.CancelledError:
+        # The gateway ends: there is no time to give.
+        await upstream.stop()
+        raise
+
+
+def sources(config: Config, given: Iterable[str]) -> list[Source]:
+    """Every server's, of those that are not switched off."""
+    configured = [source(name, server) for name, server in config.servers.items() if not server.disabled]
+    return [*configured, *(Source(name, "given") for name in given)]
