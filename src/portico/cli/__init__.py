@@ -9,6 +9,11 @@ columns, wording                   rows of figures
 screen     stdout for answers, stderr for everything else; text, or JSON with --json
 logs       log lines on stderr, nothing secret in them
 stdio, serve                       the two doors
+reloading  the files of a configuration, followed while a door is open
+restart, beside                    the running gateway, asked by another command
+doctor     what is wrong with a set-up, and how to mend it
+audit      the log of calls
+exporting  spans, sent where the environment says
 discover, call, arguments          search, browse, describe, call
 effective, status                  what is configured, what is running
 tokens, tiers_served               what it costs

@@ -17,6 +17,7 @@ from portico.cli.opening import Setup, none, opened
 from portico.cli.screen import Screen
 from portico.disclosure.discovery import schema_hint
 from portico.errors import InvalidArguments, PorticoError
+from portico.execution.call import Origin
 from portico.upstream import jsontext
 
 HINT_TOKENS = 2_000
@@ -34,7 +35,7 @@ async def call(setup: Setup, screen: Screen, name: str, words: Sequence[str]) ->
                 else read_arguments(words, tool.input_schema)
             )
             with screen.busy(f"{tool.address} …"):
-                result = await gateway.calls.call(tool, arguments)
+                result = await gateway.calls.call(tool, arguments, Origin(way="cli"))
         except InvalidArguments as error:
             advice = "\n".join(filter(None, [error.advice, schema_hint(tool, HINT_TOKENS)]))
             raise InvalidArguments(error.message, problems=error.problems, advice=advice) from error

@@ -112,6 +112,26 @@ def demo(*, json: Json = False) -> int:
     return ended(job, as_json=json)
 
 
+@app.command(group=_RUN, help_epilogue="", sort_key=4)
+def restart(
+    name: Annotated[str, Parameter(help="The server, as the configuration names it.")],
+    /,
+    *,
+    config: Files = None,
+    json: Json = False,
+) -> int:
+    """Start a server of the running gateway anew, also one that is in quarantine."""
+
+    def job() -> int:
+        from portico.cli import restart as restarting
+        from portico.cli.opening import set_up
+        from portico.cli.screen import Screen
+
+        return restarting.restart(set_up(config or ()), Screen(as_json=json), name)
+
+    return ended(job, as_json=json)
+
+
 @app.command(group=_LOOK, help_epilogue="", sort_key=1)
 def search(
     *query: Annotated[str, Parameter(help="What you want to do, in your own words, or a tool's name.")],
@@ -249,6 +269,55 @@ def call(
 
 for _place, _command in enumerate((figures.status, figures.tokens, figures.usage, figures.tiers), 5):
     app.command(_command, group=_LOOK, help_epilogue="", sort_key=_place)
+
+
+@app.command(group=_LOOK, help_epilogue="", sort_key=9)
+def audit(
+    *,
+    tail: Annotated[
+        int, Parameter(name=["--tail", "-n"], help="How many to show.", validator=validators.Number(gte=1))
+    ] = 20,
+    tool: Annotated[
+        str | None, Parameter(help="Only this tool: server.tool, a tool's name, or a pattern: git.*")
+    ] = None,
+    client: Annotated[str | None, Parameter(help="Only this client, as it calls itself.")] = None,
+    failed: Annotated[bool, Parameter(help="Only what did not succeed.", show_default=False)] = False,
+    config: Files = None,
+    json: Json = False,
+) -> int:
+    """Show the latest calls of the audit log: who called what, and how it ended."""
+
+    def job() -> int:
+        from portico.cli import audit as log
+        from portico.cli.opening import set_up
+        from portico.cli.screen import Screen
+
+        return log.audit(set_up(config or ()), Screen(as_json=json), log.Asked(tail, tool, client, failed))
+
+    return ended(job, as_json=json)
+
+
+@app.command(group=_SET, help_epilogue="", sort_key=0)
+def doctor(
+    *,
+    server: Annotated[
+        list[str] | None,
+        Parameter(name=["--server", "-s"], help="Examine only this server; repeat it for more.", negative=""),
+    ] = None,
+    offline: Annotated[bool, Parameter(help="Start no server and ask none.", show_default=False)] = False,
+    config: Files = None,
+    json: Json = False,
+) -> int:
+    """Find what is wrong with the configuration, the servers and this machine, and how to mend it."""
+
+    def job() -> int:
+        from portico.cli.doctor.examination import Asked
+        from portico.cli.doctor.report import doctor as examined
+        from portico.cli.screen import Screen
+
+        return asyncio.run(examined(Asked(config or (), server or (), offline), Screen(as_json=json)))
+
+    return ended(job, as_json=json)
 
 
 @app.command(group=_SET, help_epilogue="", sort_key=1, name="config")

@@ -31,9 +31,10 @@ from portico.disclosure.lines import ServerState, counted
 from portico.disclosure.render import brief, full, full_text, schema
 from portico.disclosure.shelves import Shelf, Shelves
 from portico.errors import PorticoError, UnknownName
+from portico.upstream.status import TROUBLED
 
 _NAMED = 5
-_STYLES = {"down": "red", "degraded": "yellow", "disabled": "yellow", "ready": "green"}
+_STYLES = {"down": "red", "quarantined": "red", "degraded": "yellow", "disabled": "yellow", "ready": "green"}
 
 
 async def browse(setup: Setup, screen: Screen, server: str | None, category: str | None, offline: bool) -> int:
@@ -139,7 +140,7 @@ def _tool_count(one: dict[str, Any]) -> str:
 
 
 def _state(one: dict[str, Any]) -> Text:
-    if one["state"] not in ("down", "degraded", "disabled"):
+    if one["state"] not in TROUBLED:
         return Text()
     return Text(f" [{one['state']}: {' '.join(one['reason'].split())}]", style=_STYLES[one["state"]])
 

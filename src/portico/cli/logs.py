@@ -1,25 +1,39 @@
-"""Log lines: on stderr, with everything that looks like a secret masked."""
+"""Log lines: on stderr, for people or as an object of JSON a line, with nothing secret in them.
+
+Masked is what looks like a secret, and every secret of the configuration by its value, wherever it stands: in messages,
+in the texts of exceptions, in tracebacks. Nothing that somebody else said can begin a line of its own.
+"""
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+Format = Literal["text", "json"]
+Secrets = Iterable[str] | Callable[[], Iterable[str]]
 
 OTHERS: Mapping[str, int] = {
     **dict.fromkeys(("asyncio", "httpcore", "httpx", "httpx2", "mcp", "uvicorn"), logging.INFO),
     "sse_starlette": logging.WARNING,
 }
 """Loggers of libraries, which write whole messages, with what is in them, below these levels."""
+_BROKEN = "a log line could not be written"
 
 
-def set_up(level: str, quiet: Iterable[str] = ()) -> None:
-    """Log from this level on; from the quiet ones, errors only."""
+def set_up(level: str, quiet: Iterable[str] = (), format: Format = "text", secrets: Secrets = ()) -> None:
+    """Log from this level on, and from the quiet ones errors only; `secrets` are masked by their value.
+
+    A function is asked for them when the first line is written. May be called again, with what is secret by then.
+    """
     handler = _Stderr()
-    handler.setFormatter(_Masking("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_Formatter(format, secrets))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name, least in OTHERS.items():
         logging.getLogger(name).setLevel(max(least, logging.getLogger().level))
     for name in quiet:
         logging.getLogger(name).setLevel(logging.ERROR)
+    # Whoever reads JSON cannot read what Python prints by itself.
+    logging.captureWarnings(format == "json")
 
 
 class _Stderr(logging.Handler):
@@ -29,14 +43,35 @@ class _Stderr(logging.Handler):
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
-        except OSError:
+        except (OSError, ValueError):
             return  # nobody reads our stderr, which is no reason to stop
 
 
-class _Masking(logging.Formatter):
-    """Formats, then masks."""
+class _Formatter(logging.Formatter):
+    """Formats, then masks. What it takes for that is loaded with the first line: many a gateway never writes one."""
+
+    def __init__(self, wanted: Format, secrets: Secrets) -> None:
+        super().__init__()
+        self._wanted: Format = wanted
+        self._secrets = secrets
+        self._write: Callable[[logging.LogRecord], str] | None = None
 
     def format(self, record: logging.LogRecord) -> str:
-        from portico.config_file.masking import masked_text  # its patterns cost start-up, and log lines are rare
+        try:
+            if self._write is None:
+                self._write = self._loaded()
+            return self._write(record)
+        except Exception:  # whoever logs must not fail for it: arguments that do not fit, or a value that has no text
+            return self._unwritable(record)
 
-        return masked_text(super().format(record))
+    def _loaded(self) -> Callable[[logging.LogRecord], str]:
+        from portico.cli.log_text import Cleaning
+
+        given = self._secrets
+        cleaning = Cleaning(given() if callable(given) else given)
+        return cleaning.as_json if self._wanted == "json" else cleaning.as_text
+
+    def _unwritable(self, record: logging.LogRecord) -> str:
+        if self._wanted == "json":
+            return f'{{"level":"error","logger":"{__name__}","message":"{_BROKEN}","line":{record.lineno}}}'
+        return f"ERROR {__name__}: {_BROKEN} ({record.module}, line {record.lineno})"

@@ -27,6 +27,8 @@ class Setup:
     profile: str | None
     demo: bool
     """No configuration was found: the servers are the embedded ones."""
+    again: "Callable[[], Setup]"
+    """Read everything anew, as it is now."""
 
 
 def set_up(
@@ -37,28 +39,48 @@ def set_up(
     passing: bool = True,
 ) -> Setup:
     """The effective configuration; `passing` commands answer and end, and their answer says what servers are down."""
+    setup = read(files, profile, flags)
+    config = setup.config
+    answered = passing and setup.loaded.sources["log_level"].kind == "default"
+    quiet = ("portico.upstream", "portico.catalog") if answered else ()
+    logs.set_up(config.log_level, quiet, config.log_format, lambda: _secrets(config))
+    if setup.demo:
+        note(
+            f"No configuration found: using the embedded demo servers ({', '.join(config.servers)}). "
+            "Write a portico.yaml, or name a file with --config."
+        )
+    for warning in setup.loaded.warnings:
+        note(f"Warning: {warning}")
+    return setup
+
+
+def read(files: Sequence[str] = (), profile: str | None = None, flags: Mapping[str, Any] | None = None) -> Setup:
+    """The configuration that files, environment and flags make now; raises ConfigError."""
     loaded = load(list(files) or None, flags)
     config = loaded.config
-    answered = passing and loaded.sources["log_level"].kind == "default"
-    logs.set_up(config.log_level, quiet=("portico.upstream", "portico.catalog") if answered else ())
     demo = loaded.path is None and not config.servers
     if demo:
         from portico.demo import servers
 
         config = config.model_copy(update={"servers": servers()})
-        note(
-            f"No configuration found: using the embedded demo servers ({', '.join(config.servers)}). "
-            "Write a portico.yaml, or name a file with --config."
-        )
-    for warning in loaded.warnings:
-        note(f"Warning: {warning}")
     config.view(profile)  # an unknown profile is refused before anything starts
     exposure = (flags or {}).get("exposure")
     if profile is not None and exposure is not None:
         # A flag wins over the file, and the profile's own exposure is in the file.
         own = config.profiles[profile].model_copy(update={"exposure": config.exposure})
         config = config.model_copy(update={"profiles": {**config.profiles, profile: own}})
-    return Setup(config, loaded, profile, demo)
+    return Setup(config, loaded, profile, demo, lambda: read(files, profile, flags))
+
+
+def log_as(config: Config, before: Config) -> None:
+    """Log as a configuration that was taken over says; what was secret before still is."""
+    logs.set_up(config.log_level, (), config.log_format, lambda: _secrets(before) | _secrets(config))
+
+
+def _secrets(config: Config) -> frozenset[str]:
+    from portico.config_file.secret_values import secret_values  # many a gateway never logs a line
+
+    return secret_values(config)
 
 
 PATIENCE_S = 3.0

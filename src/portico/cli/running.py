@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, NoReturn
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -46,19 +46,50 @@ def on_stop(stop: Callable[[], object]) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work until it is done or a signal ends it; what it raises is raised, being stopped is no failure."""
+async def until_stopped(work: Coroutine[Any, Any, None], drain: Callable[[], Awaitable[None]]) -> None:
+    """Do the work until it is done or a signal ends it; what it raises is raised, being stopped is no failure.
+
+    A signal lets what is under way end first (`drain`); a second one does not.
+    """
     task = asyncio.ensure_future(work)
-    stopped = asyncio.Event()
-
-    def stop() -> None:
-        stopped.set()
-        task.cancel()
-
+    stop = Stop(drain, task.cancel)
     with on_stop(stop):
         await asyncio.wait({task})
-    if not task.cancelled() and (error := task.exception()) is not None and not stopped.is_set():
+    await stop.settled()
+    if not task.cancelled() and (error := task.exception()) is not None and not stop.asked:
         raise error
+
+
+class Stop:
+    """What a signal does: the first one drains, then ends; another ends at once."""
+
+    def __init__(self, drain: Callable[[], Awaitable[None]], end: Callable[[], object]) -> None:
+        self._drain = drain
+        self._end = end
+        self._draining: asyncio.Task[None] | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether there was a signal."""
+        return self._draining is not None
+
+    def __call__(self) -> None:
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._finish(), name="drain")
+        else:
+            self._end()
+
+    async def settled(self) -> None:
+        """Leave nothing behind."""
+        if self._draining is not None:
+            self._draining.cancel()
+            await asyncio.wait({self._draining})
+
+    async def _finish(self) -> None:
+        try:
+            await self._drain()
+        finally:
+            self._end()
 
 
 def run_fast(work: Coroutine[Any, Any, int]) -> int:

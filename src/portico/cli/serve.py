@@ -3,22 +3,30 @@
 import asyncio
 import errno
 import json
+import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from portico.app import Gateway
 from portico.cli.ending import DONE, note
+from portico.cli.exporting import exporting
 from portico.cli.opening import Setup
-from portico.cli.running import on_stop, run_fast, stoppable
+from portico.cli.reloading import following
+from portico.cli.running import Stop, on_stop, run_fast, stoppable
 from portico.cli.screen import Screen
 from portico.config import Config
 from portico.disclosure.lines import counted
 from portico.errors import ConfigError, PorticoError
+from portico.events import ConfigTaken, Event
 from portico.server.door import Door
-from portico.server.http import check_exposure, is_loopback, make_app, make_server
+from portico.server.http import check_exposure, is_loopback, make_app, make_server, most_under_way
+from portico.server.slow_clients import Patience, most_connections
+from portico.upstream.status import TROUBLED
 
 POLL_S = 0.05
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - to be recognised, not to be bound
@@ -30,8 +38,8 @@ def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
     check_exposure(settings.host, settings.token.get_secret_value() if settings.token else None)
     for profile in profiles:
         setup.config.view(profile)
-    with stoppable(), bound(settings.host, settings.port) as listening:
-        return run_fast(_serve(setup.config, screen, profiles, listening))
+    with stoppable(), bound(settings.host, settings.port) as listening, exporting():
+        return run_fast(_serve(setup, screen, profiles, listening))
     return DONE
 
 
@@ -57,11 +65,13 @@ def bound(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def _serve(config: Config, screen: Screen, profiles: Sequence[str], listening: socket.socket) -> int:
+async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listening: socket.socket) -> int:
+    config = setup.config
     settings = config.gateway
-    async with Gateway(config) as gateway:
-        doors = {name: door for name, door in gateway.doors().items() if not profiles or name in profiles}
+    async with Gateway(config) as gateway, following(gateway, setup):
+        watched = gateway.watched()
         here = () if is_loopback(settings.host) or settings.host in EVERYWHERE else (settings.host,)
+        doors = _chosen(gateway, profiles)
         app = make_app(
             doors,
             token=settings.token.get_secret_value() if settings.token else None,
@@ -69,16 +79,46 @@ async def _serve(config: Config, screen: Screen, profiles: Sequence[str], listen
             allowed_origins=settings.allowed_origins,
             max_request_bytes=int(config.limits.max_request_bytes),
             api=_api(gateway) if "" in doors and settings.api else None,
+            under_way=most_under_way(config.limits),
+            metrics=(lambda: watched.metrics) if settings.metrics else None,
+            health=watched.readiness.health,
         )
-        server = make_server(app, settings.host, settings.port)
-        # uvicorn raises the signal that stopped it once more when it is done; this takes that one too.
-        with on_stop(lambda: setattr(server, "should_exit", True)):
+        patience = Patience(send_s=config.limits.send_s, connections=most_connections())
+        server = make_server(app, settings.host, settings.port, patience)
+        # Told as by a signal: streams that only listen hear of the end in this way, and do not have to be cut off.
+        stop = Stop(gateway.drain, lambda: server.handle_exit(signal.SIGTERM, None))
+        with on_stop(stop), _as_configured(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await _started(server, serving)
             _announce(config, screen, doors, listening.getsockname()[1])
             await _show_progress(gateway, screen, serving)
             await serving
+        await stop.settled()
     return DONE
+
+
+def _chosen(gateway: Gateway, profiles: Sequence[str]) -> dict[str, Door]:
+    return {name: door for name, door in gateway.doors().items() if not profiles or name in profiles}
+
+
+@contextmanager
+def _as_configured(gateway: Gateway, app: Starlette, profiles: Sequence[str]) -> Generator[None]:
+    """While it serves: a configuration that is taken over may bring a profile, or take one away, or other limits."""
+    showing: set[asyncio.Task[None]] = set()
+
+    def taken(_: Event) -> None:
+        app.state.under_way.most = most_under_way(gateway.config.limits)
+        doors = app.state.entrances.show(_chosen(gateway, profiles))
+        showing.add(task := asyncio.create_task(doors, name="show the doors"))
+        task.add_done_callback(showing.discard)
+
+    forget = gateway.bus.subscribe(taken, ConfigTaken)
+    try:
+        yield
+    finally:
+        forget()
+        for task in showing:
+            task.cancel()
 
 
 def _api(gateway: Gateway) -> ASGIApp:
@@ -86,7 +126,7 @@ def _api(gateway: Gateway) -> ASGIApp:
     from portico.api.app import make_api  # FastAPI takes a while to load
 
     view = gateway.view()
-    return make_api(view.sight, view.searching, gateway.record)
+    return make_api(view.sight, view.searching, gateway.record, upstreams=gateway.upstreams)
 
 
 async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
@@ -118,6 +158,12 @@ def _announce(config: Config, screen: Screen, doors: Mapping[str, Door], port: i
     screen.out.file.flush()
 
 
+def _heard(gateway: Gateway, name: str) -> bool:
+    """Whether a server need not be waited for; another configuration may have taken it away."""
+    entry, upstream = gateway.catalog.snapshot.servers.get(name), gateway.upstreams.get(name)
+    return entry is None or upstream is None or entry.known or upstream.state in TROUBLED
+
+
 async def _show_progress(gateway: Gateway, screen: Screen, serving: "asyncio.Task[None]") -> None:
     """Progress until every server whose offer is unknown has been heard; calls are answered meanwhile."""
     waiting = {name for name, one in gateway.upstreams.items() if one.state in ("configured", "starting")}
@@ -125,8 +171,7 @@ async def _show_progress(gateway: Gateway, screen: Screen, serving: "asyncio.Tas
     with screen.starting(sorted(waiting)) as heard:
         while not serving.done():
             done, _ = await asyncio.wait({listed, serving}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
-            servers = gateway.catalog.snapshot.servers
-            for name in [name for name in waiting if servers[name].known or gateway.upstreams[name].state == "down"]:
+            for name in [name for name in waiting if _heard(gateway, name)]:
                 waiting.discard(name)
                 heard(name)
             if listed in done:
@@ -136,6 +181,6 @@ async def _show_progress(gateway: Gateway, screen: Screen, serving: "asyncio.Tas
     elif not serving.done():
         snapshot = gateway.catalog.snapshot
         note(f"{counted(len(snapshot.tools), 'tool')} on {counted(len(snapshot.servers), 'server')}.")
-        broken = [one.name for one in gateway.statuses() if one.state in ("down", "degraded", "disabled")]
+        broken = [one.name for one in gateway.statuses() if one.state in TROUBLED]
         if broken:
             note(f"Not usable now: {', '.join(broken)}. `portico status` says why.")

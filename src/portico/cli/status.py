@@ -1,11 +1,14 @@
 """`portico status`: what every server is doing, and what is wrong with the broken ones.
 
---json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools", "listed_at" (ISO time
-or null), "era", "protocol_version", "server_version", "noise" (lines on stdout that were no protocol), "stderr" (its
-last line), "pid", "calls", "warnings"}], "categories": n, "database": {"kind", "place", "problem"}, "tokens":
-{"sessions", "listing", "shown", "saved", "answers"}, "search": {"meaning": bool, "problem", "unencoded"}}`. `ok` is
-whether every server that is not switched off can be used; `tokens` what clients were shown instead of a listing of
-every tool; `search` whether tools are found by meaning or by words only, and how many cannot be found by meaning yet.
+--json: `{"ok": bool, "servers": [{"name", "kind", "state", "since" (ISO time), "reason", "tools", "listed_at" (ISO
+time or null), "era", "protocol_version", "server_version", "noise" (lines on stdout that were no protocol), "stderr"
+(its last line), "pid", "calls", "warnings", "breaker" (closed, open or half-open), "failures" (lately), "next_try"
+(ISO time or null), "restarts", "last_lines" (of stderr, of a server in trouble), "running" (how it is in the gateway
+that runs beside this command: {"state", "reason", "since"}, or null)}], "categories": n, "database": {"kind", "place",
+"problem"}, "tokens": {"sessions", "listing", "shown", "saved", "answers"}, "search": {"meaning": bool, "problem",
+"unencoded"}}`. `ok` is whether every server that is not switched off can be used; `tokens` what clients were shown
+instead of a listing of every tool; `search` whether tools are found by meaning or by words only, and how many cannot
+be found by meaning yet.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from portico.app import Gateway
+from portico.cli import beside
 from portico.cli.ending import DONE, FAILED, overheard, reason
 from portico.cli.opening import Setup, every, none, opened
 from portico.cli.screen import Screen
@@ -27,21 +31,29 @@ from portico.errors import PorticoError
 from portico.search import EncoderUnavailable
 from portico.storage.rows import LedgerTotal
 from portico.storage.sql.address import read_address
-from portico.upstream.supervisor import Status
+from portico.upstream.status import TROUBLED, Status
 
-BROKEN = ("down", "degraded", "disabled")
-_STYLES = {"ready": "green", "down": "red", "degraded": "yellow", "disabled": "yellow", "off": "dim"}
+_STYLES = {
+    "ready": "green",
+    "down": "red",
+    "quarantined": "red",
+    "degraded": "yellow",
+    "disabled": "yellow",
+    "off": "dim",
+}
 
 
 async def status(setup: Setup, screen: Screen, offline: bool) -> int:
     """Ask every server, unless offline; exit code 1 when one cannot be used."""
+    running = asyncio.create_task(asyncio.to_thread(beside.servers, setup.config))
     async with opened(setup, screen, none if offline else every) as gateway:
-        facts = [_facts(gateway, one) for one in gateway.statuses()]
+        there = await running
+        facts = [{**_facts(gateway, one), "running": _running(there.get(one.name))} for one in gateway.statuses()]
         finding = await _search_facts(gateway)
         await gateway.recall()
         database, ledger = _database_facts(gateway), _ledger_facts(gateway.insight.ledger.total)
         categories = len(gateway.view().shelves.categories)
-    ok = not any(one["state"] in BROKEN for one in facts)
+    ok = not any(one["state"] in TROUBLED for one in facts)
     facts += [_off(name, server.kind) for name, server in setup.config.servers.items() if server.disabled]
     if screen.as_json:
         kept = {"categories": categories, "database": database, "tokens": ledger, "search": finding}
@@ -115,7 +127,20 @@ def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:
         "pid": one.diagnostics.get("pid") if one.state in ("ready", "degraded") else None,
         "calls": one.calls,
         "warnings": list(entry.warnings),
+        "breaker": one.breaker,
+        "failures": one.failures,
+        "next_try": _iso(one.next_try) if one.next_try is not None else None,
+        "restarts": one.restarts,
+        "last_lines": [overheard(line) for line in one.stderr] if one.state in TROUBLED else [],
     }
+
+
+def _running(card: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """How a server is in the gateway that runs, where that has it."""
+    if card is None:
+        return None
+    told = overheard(str(card.get("reason", "")))
+    return {"state": str(card.get("state", "")), "reason": told, "since": card.get("since")}
 
 
 async def _search_facts(gateway: Gateway) -> dict[str, Any]:
@@ -157,8 +182,13 @@ def _version(one: Mapping[str, Any]) -> str:
 def _trouble(one: Mapping[str, Any]) -> str:
     """Why a server is not as it should be, with its own last words where it said any."""
     parts = [" ".join(str(one["reason"]).split())]
-    if one["state"] in BROKEN and one.get("stderr") and one["stderr"] not in one["reason"]:
+    if one["state"] in TROUBLED and one.get("stderr") and one["stderr"] not in one["reason"]:
         parts.append(f"stderr: {one['stderr']}")
+    running = one.get("running")
+    if running is not None and running["state"] in ("down", "quarantined"):
+        since = f" since {_clock(running['since'])}" if running["since"] else ""
+        why = f" ({running['reason']})" if running["reason"] and one["state"] not in TROUBLED else ""
+        parts.append(f"{running['state']} in the running gateway{since}{why}: `portico restart {one['name']}` ends it")
     if one.get("warnings"):
         parts += one["warnings"]
     return " · ".join(filter(None, parts))

@@ -8,6 +8,7 @@ import gc
 from collections.abc import Sequence
 
 from portico.cli.ending import DONE, ended
+from portico.cli.exporting import exporting
 from portico.cli.running import stoppable, until_stopped
 
 
@@ -21,17 +22,26 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
         from portico.cli.opening import Setup, set_up
 
         async def serve(setup: Setup) -> None:
+            from portico.cli.reloading import following
             from portico.server import stdio
 
-            async with Gateway(setup.config) as gateway:
+            async with Gateway(setup.config) as gateway, following(gateway, setup):
                 gc.freeze()
                 gc.enable()
                 try:
-                    await until_stopped(stdio.serve(gateway.door(setup.profile)))
+                    limits = setup.config.limits
+                    served = stdio.serve(
+                        gateway.door(setup.profile),
+                        max_line_bytes=int(limits.max_request_bytes),
+                        send_s=limits.send_s,
+                    )
+                    await until_stopped(served, gateway.drain)
                 except* (BrokenPipeError, ConnectionResetError):
                     pass  # the client has gone without a word
 
-        asyncio.run(serve(set_up(files, profile=profile, flags={"exposure": exposure}, passing=False)))
+        setup = set_up(files, profile=profile, flags={"exposure": exposure}, passing=False)
+        with exporting():
+            asyncio.run(serve(setup))
         return DONE
 
     def stopped_or_done() -> int:

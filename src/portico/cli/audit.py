@@ -1,0 +1,109 @@
+"""`portico audit`: the latest lines of the audit log, newest last, as a person reads a log.
+
+--json: `{"file", "calls": [line]}`; a line is as it was written: `{"at", "id", "client", "profile", "who", "way",
+"tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired", "trace"?, "arguments"?}`, or `{"at", "lost"}`
+where so many lines are missing because they could not be written.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, cast
+
+from portico.catalog.visible import shown
+from portico.cli.columns import Column, show_rows
+from portico.cli.ending import DONE, note
+from portico.cli.opening import Setup
+from portico.cli.screen import Screen
+from portico.observability.audit import where
+from portico.storage.audit_file import latest
+
+NOTHING = "No call is in the audit log."
+FINE = ("ok", "input_required")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    tail: int = 20
+    tool: str | None = None
+    client: str | None = None
+    failed: bool = False
+
+    def __contains__(self, line: Mapping[str, Any]) -> bool:
+        if "lost" in line:
+            return self.tool is None and self.client is None
+        tool = str(line.get("tool", ""))
+        bare = tool.partition(".")[2]
+        return (
+            (self.tool is None or any(fnmatchcase(name, self.tool) for name in (tool, bare)))
+            and (self.client is None or line.get("client") == self.client)
+            and not (self.failed and line.get("outcome") in FINE)
+        )
+
+
+def audit(setup: Setup, screen: Screen, asked: Asked) -> int:
+    """Show what was written last."""
+    settings, data_dir = setup.config.audit, setup.config.data_dir
+    path = where(settings, data_dir)
+    found = list(islice((line for line in _lines(latest(path, settings.files)) if line in asked), asked.tail))[::-1]
+    if screen.as_json:
+        screen.data({"file": str(path), "calls": found})
+    elif found:
+        columns = (
+            Column("when"), Column("tool", style="cyan", whole=True), Column("outcome"), Column("ms", right=True),
+            Column("way"), Column("client"), Column("profile"), Column("who"), Column("arguments"),
+        )  # fmt: skip
+        show_rows(screen, columns, [_row(line) for line in found])
+    else:
+        screen.text(NOTHING if asked == Asked(asked.tail) else "No such call is in the audit log.")
+    if not settings.enabled:
+        note("The audit log is off (audit.enabled): what is shown is what was written before.")
+    return DONE
+
+
+def _lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    for one in raw:
+        try:
+            line: Any = json.loads(one)
+        except ValueError:
+            continue  # cut short: a disk was full, or a process died
+        if isinstance(line, dict):
+            yield cast("dict[str, Any]", line)
+
+
+def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
+    if "lost" in line:
+        return (_moment(line), "", f"{line['lost']} lines are missing", "", "", "", "", "", "")
+    seconds = line.get("seconds")
+    arguments = line.get("arguments", "")
+    remarks = [word for word in ("cached", "repaired") if line.get(word)]
+    if (attempts := line.get("attempts")) not in (0, 1, None):
+        remarks.append(f"{attempts} attempts")
+    return (
+        _moment(line),
+        _cell(line, "tool"),
+        " ".join([_cell(line, "outcome"), f"({', '.join(remarks)})" if remarks else ""]).strip(),
+        f"{seconds * 1_000:,.1f}" if isinstance(seconds, int | float) else "",
+        _cell(line, "way"),
+        _cell(line, "client"),
+        _cell(line, "profile"),
+        _cell(line, "who"),
+        shown(arguments[:12] if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)),
+    )
+
+
+def _moment(line: Mapping[str, Any]) -> str:
+    """Local time: whoever looks has a clock on the wall."""
+    try:
+        return datetime.fromisoformat(str(line.get("at"))).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return shown(str(line.get("at", "")))
+
+
+def _cell(line: Mapping[str, Any], key: str) -> str:
+    return shown(str(line.get(key, "")))

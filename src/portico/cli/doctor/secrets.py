@@ -1,0 +1,132 @@
+"""What in a configuration is secret, and whether it was written there in plain text. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from portico.cli.doctor.finding import Finding, Places
+from portico.config import BackendConfig, Config
+from portico.config_file.masking import SECRET_NAME
+
+SHORTEST = 6
+_ALWAYS = frozenset({"authorization", "proxy-authorization"})
+_KNOWN_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-|ghp_|gho_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ|npm_|pypi-)[\w.-]{12,}"
+)
+_HARMLESS_NAME = re.compile(
+    r"(?:file|path|dir|folder|url|uri|host|port|mode|type|limit|max|enabled|disabled|header|name|id|ttl|expir\w*|method|"
+    r"scheme|provider|timeout|count|size|window)$",
+    re.IGNORECASE,
+)
+_HARMLESS_VALUE = re.compile(
+    r"(?:true|false|yes|no|on|off|none|null|auto|\d+(?:\.\d+)?|[/~.].*|https?://\S+)", re.IGNORECASE
+)
+_FLAG = re.compile(r"--?[\w-]+")
+
+
+_PLACEHOLDER = re.compile(
+    r"(?:bearer |basic |token )?(?:"
+    r"<[^<>]{1,60}>|\[[^\[\]]{2,60}\]|\{\{[^{}]{1,60}\}\}|x{3,}|\*{3,}|\.{3}|…|-{3,}"
+    r"|(?:your|insert|enter|paste|replace)[-_ ].{0,60}|.{0,40}[-_ ](?:here|goes[-_ ]here)"
+    r"|my[-_ ]?(?:api[-_ ]?)?(?:key|token|secret|password)"
+    r"|change[-_ ]?me|todo|tbd|fixme|placeholder|example|dummy|none|null|undefined"
+    r"|(?:sk|ghp|xoxb|hf|pk)[-_](?:x{3,}|your.*|\.{3}|…|\*{3,})|.*_api_key_?(?:here)?"
+    r")",
+    re.IGNORECASE,
+)
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether somebody was meant to put the real value there."""
+    return bool(_PLACEHOLDER.fullmatch(value.strip()))
+
+
+def is_credential(name: str) -> bool:
+    """Whether a variable or header of this name carries one."""
+    if name.lower() in _ALWAYS:
+        return True
+    return bool(SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value must not be shown or written down."""
+    if (
+        len(value) < SHORTEST
+        or "${" in value
+        or is_placeholder(value)
+        or (_HARMLESS_VALUE.fullmatch(value) and not _with_password(value))
+    ):
+        return False
+    return is_credential(name) or bool(_KNOWN_SHAPES.search(value)) or _with_password(value)
+
+
+def in_config(config: Config) -> tuple[str, ...]:
+    """Every secret value in a configuration, the longest first: none of them may be shown."""
+    found = {value for server in config.servers.values() for _, value in _of(server)}
+    for server in config.servers.values():
+        # Without its scheme, too.
+        found |= {value.partition(" ")[2].strip() for name, value in server.headers.items() if is_secret(name, value)}
+    found |= {secret.get_secret_value() for secret in (config.gateway.token, config.database_url) if secret is not None}
+    if config.database_url is not None:
+        found.add(_password(config.database_url.get_secret_value()))
+    return tuple(sorted((value for value in found if len(value) >= SHORTEST), key=len, reverse=True))
+
+
+def in_plain_text(config: Config, places: Places) -> Iterator[Finding]:
+    """A finding for each secret that stands in a file as it is."""
+    for name, server in config.servers.items():
+        for where, _ in _of(server):
+            if ".".join(map(str, where)) not in server.written and places.written("servers", name, *where):
+                yield _finding(str(where[-1]), places.server(name, *where), where)
+    for where, secret in ((("gateway", "token"), config.gateway.token), (("database_url",), config.database_url)):
+        if secret is None or ".".join(where) in config.written or not places.written(*where):
+            continue
+        if where == ("gateway", "token") or _with_password(secret.get_secret_value()):
+            yield _finding(where[-1], places.at(*where), where)
+
+
+def _finding(name: str, at: Mapping[str, object], where: tuple[str | int, ...]) -> Finding:
+    variable = re.sub(r"\W+", "_", name if isinstance(where[-1], str) else str(where[0])).upper()
+    what = f"{name} is" if isinstance(where[-1], str) else "an argument is"
+    scheme = "Bearer " if name.lower() == "authorization" else ""
+    return Finding(
+        "secret.in_file",
+        "warning",
+        f"{what} a secret in plain text: whoever reads the file has it",
+        f"Write {scheme}${{{variable}}} there, and set {variable} in the environment or in an `env_file` (chmod 600).",
+        **at,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _of(server: BackendConfig) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Where each secret of a server is, and what it is."""
+    for section in ("env", "headers"):
+        values: dict[str, str] = getattr(server, section)
+        for name, value in values.items():
+            if is_secret(name, value):
+                yield (section, name), value
+    before = ""
+    for position, argument in enumerate(server.args):
+        name, sign, value = argument.partition("=")
+        if sign and _FLAG.fullmatch(name) and is_secret(name, value):
+            yield ("args", position), value
+        elif (
+            (_FLAG.fullmatch(before) and not argument.startswith("-") and is_secret(before, argument))
+            or _KNOWN_SHAPES.search(argument)
+            or _with_password(argument)
+        ):
+            yield ("args", position), argument
+        before = argument
+    if server.url and _with_password(server.url):
+        yield ("url",), _password(server.url)
+
+
+def _password(url: str) -> str:
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:
+        return ""
+
+
+def _with_password(text: str) -> bool:
+    return "://" in text and "@" in text and len(_password(text)) > 0 and "${" not in text

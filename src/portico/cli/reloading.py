@@ -1,0 +1,119 @@
+"""Keeps a running gateway true to its configuration file: what changed there is taken over, what is broken refused.
+
+Looks at the files once a second instead of being told by the system: that costs microseconds, needs nothing beyond the
+file system, and sees every way a file is replaced (an editor's rename, a mounted folder, a link that points elsewhere).
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from portico.app import Gateway
+from portico.cli.opening import Setup, log_as
+from portico.errors import PorticoError
+from portico.storage import restart_marks
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+SETTLED_S = 0.2
+"""How long files must have been left alone: an editor may be in the middle of writing them."""
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+@asynccontextmanager
+async def following(gateway: Gateway, setup: Setup) -> AsyncGenerator[None]:
+    """While the gateway runs: go by its files as they are, unless `watch: false` says otherwise, and hear marks."""
+    tasks = {asyncio.create_task(heed(gateway), name="heed marks")}
+    if setup.config.watch and setup.loaded.files:
+        tasks.add(asyncio.create_task(keep_up(gateway, setup), name="follow the configuration"))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def heed(gateway: Gateway) -> None:
+    """Start servers anew that `portico restart` has marked, until cancelled."""
+    folder = gateway.config.data_dir / restart_marks.FOLDER
+    seen = restart_marks.marked_since(folder, 0)
+    while True:
+        await asyncio.sleep(LOOK_S)
+        marked = restart_marks.marked_since(folder, 0)
+        # Each by itself: a clock that was wrong once must not make us deaf to the others.
+        anew = {name: at for name, at in marked.items() if seen.get(name) != at}
+        seen = marked
+        await asyncio.gather(*(_start_anew(gateway, name, at) for name, at in anew.items()))
+
+
+async def _start_anew(gateway: Gateway, name: str, asked: float) -> None:
+    if (upstream := gateway.upstreams.get(name)) is not None:
+        try:
+            await upstream.restart(asked=asked)
+        except PorticoError as error:
+            logger.warning("%s was to be started anew, and could not: %s", name, error.message)
+
+
+async def keep_up(gateway: Gateway, setup: Setup) -> None:
+    """Follow the files of a configuration until cancelled."""
+    files = setup.loaded.files
+    seen = signature(files)
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if signature(files) == seen:
+            continue
+        seen = await _settled(files)
+        now = await _taken(gateway, setup)
+        if now is not None and now != files:
+            # Of files that were not followed yet, nobody knows whether they have changed since they were read.
+            files, seen = now, ()
+
+
+def signature(files: Iterable[Path]) -> Signature:
+    """What tells whether any of these files is another than it was."""
+    return tuple(map(_stamp, files))
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def _settled(files: Iterable[Path]) -> Signature:
+    before = signature(files)
+    while True:
+        await asyncio.sleep(SETTLED_S)
+        if (now := signature(files)) == before:
+            return now
+        before = now
+
+
+async def _taken(gateway: Gateway, setup: Setup) -> tuple[Path, ...] | None:
+    """Go by the files as they are now; answers which files those are, if they can be used."""
+    try:
+        again, before = await asyncio.to_thread(setup.again), gateway.config
+        # First: the servers that it starts may log what was not secret before.
+        log_as(again.config, before)
+        change = await gateway.apply(again.config)
+    except PorticoError as error:
+        gateway.refuse(str(error))
+        logger.error("the changed configuration is refused, and the running one stays:\n%s", error)
+        return None
+    except Exception as error:  # whatever is wrong with a file, the gateway must not end of it
+        gateway.refuse(f"it could not be taken over: {type(error).__name__}")
+        logger.exception("the changed configuration could not be taken over, and the running one stays")
+        return None
+    for warning in again.loaded.warnings:
+        logger.warning("%s", warning)
+    if change:
+        logger.warning("took over the changed configuration: %s", change)
+    return again.loaded.files

@@ -1,0 +1,100 @@
+"""A running gateway takes over a changed configuration, and refuses a broken one."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from portico.app import Gateway
+from portico.cli.opening import read
+from portico.cli.reloading import following, signature
+
+from .conftest import PATIENCE_S, Home, Start
+from .test_serve import _announced as announced  # pyright: ignore[reportPrivateUsage]
+
+
+def demo(*names: str, **more: Any) -> dict[str, Any]:
+    return {"servers": {name: {"functions": f"portico.demo.{name}:TOOLS"} for name in names}, **more}
+
+
+async def browsed(client: Client) -> str:
+    result: Any = await client.call_tool("browse_tools", {})
+    return result.content[0].text
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await holds():  # noqa: ASYNC110 - another process does it
+            await asyncio.sleep(0.1)
+
+
+async def test_servers_and_profiles_come_and_go_while_it_serves(home: Home, start: Start) -> None:
+    home.write(demo("text"))
+    url, _ = announced(start("serve", "--port", "0"))
+    async with Client(url) as client:
+        assert "colors" not in await browsed(client)
+        home.write(demo("colors", profiles={"paint": {"exposure": "full"}}))
+
+        async def there() -> bool:
+            found = await browsed(client)
+            return "colors" in found and "text (" not in found
+
+        await until(there)
+    async with Client(f"{url}/p/paint") as client:
+        assert (await client.list_tools()).tools[0].name.startswith("colors__")
+
+
+async def test_a_broken_file_is_refused_with_its_error_and_a_mended_one_taken(home: Home, start: Start) -> None:
+    file = home.write(demo("text"))
+    process = start("serve", "--port", "0")
+    url, _ = announced(process)
+    assert process.stderr is not None
+    file.write_text("servers:\n  text: {comand: x}\n")
+    heard = ""
+    while "refused" not in heard or "comand" not in heard:
+        line = await asyncio.wait_for(asyncio.to_thread(process.stderr.readline), PATIENCE_S)
+        assert line, heard
+        heard += line.decode()
+    async with Client(url) as client:
+        assert "text" in await browsed(client)
+        home.write(demo("text", "colors"))
+
+        async def there() -> bool:
+            return "colors" in await browsed(client)
+
+        await until(there)
+
+
+async def test_watch_false_leaves_the_running_configuration_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PORTICO_DATA_DIR", str(tmp_path))
+    for watch in (False, True):
+        (tmp_path / "portico.yaml").write_text(json.dumps(demo("text", watch=watch)))
+        setup = read([str(tmp_path / "portico.yaml")])
+        async with Gateway(setup.config) as gateway, following(gateway, setup):
+            names = {task.get_name() for task in asyncio.all_tasks()}
+            assert ("follow the configuration" in names) is watch
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_link_that_points_elsewhere_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text(json.dumps({}))
+    (tmp_path / "two").write_text(json.dumps({}))
+    link = tmp_path / "portico.yaml"
+    link.symlink_to(tmp_path / "one")
+    before = signature([link])
+    link.unlink()
+    link.symlink_to(tmp_path / "two")
+    assert signature([link]) != before
+
+
+def test_a_file_that_is_gone_is_a_change(tmp_path: Path) -> None:
+    file = tmp_path / "portico.yaml"
+    file.write_text("")
+    before = signature([file])
+    file.unlink()
+    assert signature([file]) != before
