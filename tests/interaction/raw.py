@@ -205,7 +205,7 @@ class RawLines:
 
 
 @asynccontextmanager
-async def pipes_to(door: Door) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def pipes_to(door: Door, **options: Any) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A door served over a pair of pipes, and the other ends of the two."""
     to_server, to_client = os.pipe(), os.pipe()
     loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ async def pipes_to(door: Door) -> AsyncGenerator[tuple[asyncio.StreamReader, asy
 
     async def serve() -> None:
         ours: Any = os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0)
-        async with over_pipes(*ours, answer_noise=True) as (received, sending):
+        async with over_pipes(*ours, answer_noise=True, **options) as (received, sending):
             await door.server.run(received, sending, door.server.create_initialization_options())
 
     served = asyncio.create_task(serve())

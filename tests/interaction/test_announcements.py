@@ -271,7 +271,7 @@ async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_b
 async def wait_out_pauses(gateway: Gateway) -> None:
     """A server that failed is not tried again at once."""
     for upstream in gateway.upstreams.values():
-        upstream._retry_at = 0.0  # pyright: ignore[reportPrivateUsage]
+        upstream._breaker.reset()  # pyright: ignore[reportPrivateUsage]
 
 
 # ── our own resources ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from portico import app
 from portico.app import INDEX_FILE, VECTOR_FILE, Gateway
+from portico.app import gateway as app
 from portico.config import Config
 from portico.demo import servers
 from portico.search.dense.encoder import shipped

@@ -116,7 +116,7 @@ def test_the_same_on_the_loop_that_serves_http():
 
 
 async def test_a_server_that_dies_in_every_call_leaves_nothing():
-    async with gateway_over("dies_mid_call", protocol="legacy") as gateway:
+    async with gateway_over("dies_mid_call", protocol="legacy", restart={"tries": 1_000}) as gateway:
         upstream = gateway.upstreams["dies_mid_call"]
 
         async def cycle() -> None:

@@ -1,0 +1,78 @@
+"""How long a call may take is what is left: of its script, of its workflow, and of what it spent in line."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from portico.config import Code, Config, Workflow
+from portico.config.limits import Limits
+from portico.server.admission import Admission
+from portico.testing import FakeBackend, gateway_over
+from portico.upstream.backend import Ask, Raw
+from tests.interaction.fakes import fake, text
+from tests.interaction.raw import call, raw_lines
+
+PATIENCE_S = 60.0
+
+
+class Server:
+    """One that never answers `wait`, and knows what became of it."""
+
+    def __init__(self) -> None:
+        self.backend: FakeBackend = fake("wait", "quick")
+        self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
+        self.asked: list[Ask] = []
+        self.free = asyncio.Event()
+        self.backend.on("tools/call", self._called)
+
+    async def _called(self, params: Raw, ask: Ask) -> Raw:
+        self.asked.append(ask)
+        self.begun.set()
+        try:
+            if params["name"] == "wait":
+                await self.free.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return text("done")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("run_code", {"code": "await s.wait()"}),
+        ("run_code", {"code": "await s.wait()", "timeout_s": 0.5}),
+        ("run_workflow", {"steps": [{"id": "one", "tool": "s.wait", "arguments": {}}]}),
+    ],
+    ids=["a script's", "a script's own", "a workflow's"],
+)
+async def test_when_its_time_is_over_the_call_is_cancelled_at_its_server(tool: str, arguments: dict[str, Any]) -> None:
+    server = Server()
+    short = 30 if "timeout_s" in arguments else 2
+    config = Config(code=Code(wall_s=short), workflow=Workflow(wall_s=short))
+    async with gateway_over({"s": server.backend}, config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        async with asyncio.timeout(PATIENCE_S):
+            answered = await call(client, tool, **arguments)
+            assert "result" in answered
+            assert server.begun.is_set()
+            await server.cancelled.wait()
+
+
+async def test_what_a_request_waited_at_the_door_its_call_has_less() -> None:
+    server, now = Server(), [0.0]
+    async with gateway_over({"s": server.backend}, Config(limits=Limits(call_s=100))) as gateway:
+        admission = Admission(Limits(requests=1, wait_s=PATIENCE_S), clock=lambda: now[0])
+        gateway.door().admission = admission
+        await gateway.listed()
+        async with raw_lines(gateway.door(), "legacy") as client, asyncio.timeout(PATIENCE_S):
+            first = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.wait"}})
+            await server.begun.wait()
+            second = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.quick"}})
+            while not admission.turns.waiting:  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0.005)
+            now[0] += 30
+            server.free.set()
+            for request in (first, second):
+                await client.wait_for(lambda message, request=request: message.get("id") == request)
+        assert [ask.longest for ask in server.asked] == [100, pytest.approx(70)]

@@ -1,0 +1,432 @@
+"""Resources are watched in the client's way and in the server's, whichever eras the two speak."""
+
+import asyncio
+import gc
+import json
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from portico.app import Gateway
+from portico.catalog.sync import LONGEST_DEBOUNCE_S
+from portico.config import BackendConfig, Config, Profile
+from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RemoteError
+from portico.testing import FakeBackend, connect, gateway_over, serve_http
+from portico.upstream.backend import Era, Raw
+from tests.fixtures.counter import counter
+from tests.interaction.fakes import fake, names, tool
+from tests.interaction.raw import Message, RawHttp, RawLines, call, envelope, raw_http, raw_lines, result
+from tests.interaction.upstreams import CORNERS, Corner, configured
+
+PATIENCE_S = 30.0
+UPDATED = "notifications/resources/updated"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
+OUTER = "portico://backend/s/resource/"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+def watched_server(**options: Any) -> FakeBackend:
+    capabilities = {
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+    }
+    resources = [{"uri": "r://1", "name": "one"}, {"uri": "r://2", "name": "two"}]
+    backend = fake("run", capabilities=capabilities, resources=resources, **options)
+    for method in ("resources/subscribe", "resources/unsubscribe"):
+        backend.on(method, lambda *_: {})
+    return backend
+
+
+def told(backend: FakeBackend, verb: str) -> list[str]:
+    """The URIs a server was told to announce, or to leave."""
+    return [params["uri"] for method, params in backend.requests if method == f"resources/{verb}"]
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not happened():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def watch(client: RawLines, *uris: str) -> tuple[int | None, list[str]]:
+    """Watches resources in the way of the client's era: the id to leave by, and what was agreed on."""
+    if client.era == "legacy":
+        for uri in uris:
+            await result(client, "resources/subscribe", {"uri": uri})
+        return None, list(uris)
+    wanted = {"resourceSubscriptions": list(uris), "promptsListChanged": True}
+    listening = await client.ask("subscriptions/listen", {"notifications": wanted})
+    agreed = await client.wait_for(lambda message: message.get("method") == ACKNOWLEDGED)
+    assert agreed["params"]["_meta"][SUBSCRIPTION] == listening
+    return listening, agreed["params"]["notifications"].get("resourceSubscriptions", [])
+
+
+async def leave(client: RawLines, listening: int | None, *uris: str) -> None:
+    if listening is not None:
+        await client.send({"method": "notifications/cancelled", "params": {"requestId": listening}})
+        return
+    for uri in uris:
+        await result(client, "resources/unsubscribe", {"uri": uri})
+
+
+async def hear(client: RawLines) -> str:
+    """The URI of the next resource a client is told of."""
+    return (await client.wait_for(lambda message: message.get("method") == UPDATED))["params"]["uri"]
+
+
+async def told_of_none(client: RawLines, backend: FakeBackend) -> bool:
+    """Whether nothing was told before a change that everybody hears."""
+    backend.listing["prompts"].append({"name": f"fence_{len(backend.listing['prompts'])}"})
+    backend.say(PROMPTS)
+    await client.wait_for(lambda message: message.get("method") == PROMPTS)
+    return not any(message.get("method") == UPDATED for message in client.unasked)
+
+
+# ── both eras, both directions ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: corner.name)
+async def test_clients_of_both_eras_watch_a_real_server_of_either(corner: Corner) -> None:
+    inner = "test://watched-resource"
+    uri = f"{OUTER}{inner}"
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(configured(corner))
+        gateway = await stack.enter_async_context(gateway_over(config=Config(servers={"s": server})))
+        old = await stack.enter_async_context(raw_lines(gateway.door(), "legacy"))
+        new = await stack.enter_async_context(raw_lines(gateway.door(), "modern"))
+        _, agreed = await watch(new, uri)
+        assert agreed == [uri]
+        await watch(old, uri)
+        touched = await call(old, "call_tool", name="s.touch_resource", arguments={"uri": inner})
+        assert touched["result"]["structuredContent"]["watchers"] == (1 if corner.era == "legacy" else 0)
+        assert [await hear(old), await hear(new)] == [uri, uri]
+        await leave(old, None, uri)
+        touched = await call(old, "call_tool", name="s.touch_resource", arguments={"uri": inner})
+        assert await hear(new) == uri
+        if corner.era == "legacy":
+            assert touched["result"]["structuredContent"]["watchers"] == 1
+
+
+@pytest.mark.parametrize("corner", CORNERS[1::2], ids=lambda corner: corner.name)
+async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(corner: Corner) -> None:
+    uri = "test://watched-resource"
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(configured(corner))
+        config = Config(servers={"s": server}, exposure="full", prefix="never")
+        gateway = await stack.enter_async_context(gateway_over(config=config))
+        clients = [await stack.enter_async_context(raw_lines(gateway.door(), era)) for era in ("legacy", "modern")]
+        for client in clients:
+            assert client.introduction["capabilities"]["resources"]["subscribe"] is True
+            assert (await watch(client, uri))[1] == [uri]
+        await call(clients[0], "touch_resource", uri=uri)
+        assert [await hear(client) for client in clients] == [uri, uri]
+
+
+# ── who tells the server, and who hears of it ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_server_is_told_by_the_first_and_left_by_the_last_of_either_era() -> None:
+    backend, config = watched_server(), Config(profiles={"p": Profile()})
+    async with (
+        gateway_over({"s": backend}, config) as gateway,
+        raw_lines(gateway.door(), "legacy") as old,
+        raw_lines(gateway.door("p"), "modern") as new,
+    ):
+        await watch(old, f"{OUTER}r://1")
+        listening, _ = await watch(new, f"{OUTER}r://1", f"{OUTER}r://2")
+        assert sorted(told(backend, "subscribe")) == ["r://1", "r://2"]
+        await leave(old, None, f"{OUTER}r://1")
+        assert told(backend, "unsubscribe") == []
+        backend.say(UPDATED, {"uri": "r://1"})
+        assert await hear(new) == f"{OUTER}r://1"
+        assert await told_of_none(old, backend)
+        await leave(new, listening)
+        await until(lambda: sorted(told(backend, "unsubscribe")) == ["r://1", "r://2"])
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_whoever_hangs_up_is_no_watcher_any_more(era: Era) -> None:
+    backend = watched_server()
+    async with gateway_over({"s": backend}) as gateway:
+        async with raw_lines(gateway.door(), era) as client:
+            await watch(client, f"{OUTER}r://1")
+            assert told(backend, "unsubscribe") == []
+        await until(lambda: told(backend, "unsubscribe") == ["r://1"])
+        async with connect(gateway, "http", "modern") as client:
+            async with client.listen(resource_subscriptions=[f"{OUTER}r://2"]) as heard:
+                backend.say(UPDATED, {"uri": "r://2"})
+                event: Any = await asyncio.wait_for(anext(aiter(heard)), PATIENCE_S)
+                assert event.uri == f"{OUTER}r://2"
+            await until(lambda: told(backend, "unsubscribe") == ["r://1", "r://2"])
+
+
+async def test_two_subscriptions_of_one_client_end_each_for_itself() -> None:
+    backend = watched_server()
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern") as client:
+        first, _ = await watch(client, f"{OUTER}r://1")
+        second, _ = await watch(client, f"{OUTER}r://1")
+        await leave(client, first)
+        backend.say(UPDATED, {"uri": "r://1"})
+        heard = await client.wait_for(
+            lambda message: message.get("method") == UPDATED and message["params"]["_meta"][SUBSCRIPTION] == second
+        )
+        assert heard["params"]["uri"] == f"{OUTER}r://1"
+        assert told(backend, "unsubscribe") == []
+        await leave(client, second)
+        await until(lambda: told(backend, "unsubscribe") == ["r://1"])
+
+
+async def test_a_modern_client_hears_of_a_resource_under_each_uri_it_asked_by_and_of_no_other() -> None:
+    backend = watched_server()
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.door(), "modern") as client,
+        raw_lines(gateway.door(), "modern") as other,
+    ):
+        assert (await watch(client, "r://1", f"{OUTER}r://1"))[1] == ["r://1", f"{OUTER}r://1"]
+        await watch(other, f"{OUTER}r://2")
+        backend.say(UPDATED, {"uri": "r://1"})
+        assert {await hear(client), await hear(client)} == {"r://1", f"{OUTER}r://1"}
+        assert await told_of_none(other, backend)
+        assert told(backend, "subscribe") == ["r://1", "r://2"]
+
+
+async def test_a_modern_client_is_told_what_it_will_not_hear_of() -> None:
+    def picky(params: Raw, *_: object) -> Raw:
+        if params["uri"] == "r://2":
+            raise RemoteError(METHOD_NOT_FOUND, "I announce nothing of it")
+        return {}
+
+    backend, mute, away = watched_server(), fake("run"), watched_server()
+    backend.on("resources/subscribe", picky)
+    async with gateway_over({"s": backend, "mute": mute, "away": away}) as gateway:
+        away.die()
+        away.refuses = BackendUnavailable("it is away")
+        async with raw_lines(gateway.door(), "modern") as client:
+            wrong = [
+                f"{OUTER}r://2",
+                "portico://backend/mute/resource/x://1",
+                "portico://backend/away/resource/r://1",
+                "portico://backend/nobody/resource/x://1",
+                "portico://tool/s.rum",
+                "unknown://",
+            ]
+            _, agreed = await watch(client, f"{OUTER}r://1", "portico://tools", *wrong)
+            assert agreed == [f"{OUTER}r://1", "portico://tools"]
+            backend.say(UPDATED, {"uri": "r://2"})
+            assert await told_of_none(client, backend)
+
+
+async def test_a_server_that_never_agrees_holds_up_no_client_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> Raw:
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr("portico.server.watching.AGREE_S", 0.2)
+    backend, slow = watched_server(), watched_server()
+    slow.on("resources/subscribe", never)
+    async with (
+        gateway_over({"s": backend, "slow": slow}) as gateway,
+        raw_lines(gateway.door(), "modern") as client,
+    ):
+        _, agreed = await watch(client, "portico://backend/slow/resource/r://1", f"{OUTER}r://1")
+        assert agreed == [f"{OUTER}r://1"]
+        await until(lambda: told(slow, "unsubscribe") == ["r://1"])
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_that_was_started_anew_is_told_again_what_is_watched(era: Era) -> None:
+    backend = watched_server()
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), era) as client:
+        await watch(client, f"{OUTER}r://1")
+        backend.die()
+        await result(client, "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
+        await until(lambda: told(backend, "subscribe") == ["r://1", "r://1"])
+        assert gateway.upstreams["s"].conversation("") is not None
+        backend.say(UPDATED, {"uri": "r://1"})
+        assert await hear(client) == f"{OUTER}r://1"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_watching_starts_a_server_and_keeps_it_up(era: Era) -> None:
+    backend = watched_server()
+    async with gateway_over({"s": backend}) as gateway:
+        upstream = gateway.upstreams["s"]
+        await asyncio.wait_for(upstream.rest(0.0), PATIENCE_S)
+        assert upstream.conversation("") is None
+        watchers = gateway._watchers  # pyright: ignore[reportPrivateUsage]
+        async with raw_lines(gateway.door(), era) as client:
+            await watch(client, f"{OUTER}r://1")
+            assert told(backend, "subscribe") == ["r://1"], "once, though it was started for it"
+            await asyncio.wait_for(upstream.rest(0.0, watchers.who("s")), PATIENCE_S)
+            assert upstream.conversation("") is not None
+        await until(lambda: told(backend, "unsubscribe") == ["r://1"])
+        await asyncio.wait_for(upstream.rest(0.0, watchers.who("s")), PATIENCE_S)
+        assert upstream.conversation("") is None
+        assert not watchers.of("s")
+
+
+async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
+    leaving, released = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*_: object) -> Raw:
+        leaving.set()
+        await released.wait()
+        return {}
+
+    backend = watched_server()
+    backend.on("resources/unsubscribe", slowly)
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.door(), "legacy") as old,
+        raw_lines(gateway.door(), "modern") as new,
+    ):
+        await watch(old, f"{OUTER}r://1")
+        going = asyncio.create_task(leave(old, None, f"{OUTER}r://1"))
+        await asyncio.wait_for(leaving.wait(), PATIENCE_S)
+        coming = asyncio.create_task(watch(new, f"{OUTER}r://1"))
+        async with raw_lines(gateway.door(), "legacy") as other:  # by now it has been asked for
+            await result(other, "tools/list")
+        released.set()
+        await asyncio.wait_for(asyncio.gather(going, coming), PATIENCE_S)
+        said = [method for method, _ in backend.requests if method.endswith("subscribe")]
+        assert said == ["resources/subscribe", "resources/unsubscribe", "resources/subscribe"]
+        backend.say(UPDATED, {"uri": "r://1"})
+        assert await hear(new) == f"{OUTER}r://1"
+
+
+# ── servers that keep a state for each client ─────────────────────────────────────────────────────────────────────────
+
+COUNTED = "portico://backend/own/resource/count://now"
+
+
+@asynccontextmanager
+async def counting() -> AsyncGenerator[Gateway]:
+    command, *arguments = counter()
+    server = BackendConfig(command=command, args=tuple(arguments), isolation="session", protocol="legacy")
+    async with gateway_over(config=Config(servers={"own": server}, profiles={"p": Profile()})) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_own_instance_tells_its_own_client_alone(era: Era) -> None:
+    async with (
+        counting() as gateway,
+        raw_lines(gateway.door(), era) as one,
+        raw_lines(gateway.door(), era) as two,
+    ):
+        for client in (one, two):
+            assert (await watch(client, COUNTED))[1] == [COUNTED]
+        for client, other in ((one, two), (two, one)):
+            await call(client, "call_tool", name="own.count")
+            assert await hear(client) == COUNTED
+            await call(other, "call_tool", name="own.nothing")
+            assert not any(message.get("method") == UPDATED for message in other.unasked)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_that_was_taken_away_is_forgotten_with_the_last_who_watched_it(era: Era) -> None:
+    async with counting() as gateway:
+        async with raw_lines(gateway.door(), era) as client:
+            assert (await watch(client, COUNTED))[1] == [COUNTED]
+            kept = weakref.ref(gateway.upstreams["own"])
+            await gateway.apply(gateway.config.model_copy(update={"servers": {}}))
+
+        def forgotten() -> bool:
+            gc.collect()
+            return kept() is None
+
+        await until(forgotten)
+
+
+async def listened(client: RawHttp, **meta: str) -> Message:
+    """The first message in answer to a subscription, which is given up then."""
+    params = {"notifications": {"resourceSubscriptions": [COUNTED]}, "_meta": {**envelope(), **meta}}
+    frame = {"jsonrpc": "2.0", "id": 77, "method": "subscriptions/listen", "params": params}
+    headers = {**client._headers, "mcp-method": "subscriptions/listen"}  # pyright: ignore[reportPrivateUsage]
+    async with client.http.stream("POST", client.url, json=frame, headers=headers) as reply:
+        async with asyncio.timeout(PATIENCE_S):
+            async for line in reply.aiter_lines():
+                if (said := line.removeprefix("data: ")).startswith("{"):
+                    return json.loads(said)
+    raise AssertionError("nothing came")
+
+
+async def test_who_cannot_be_told_from_others_watches_no_instance_but_by_its_handle() -> None:
+    handle, token = "portico/session", "a token that nobody guesses"
+
+    async with counting() as gateway:
+        async with serve_http(gateway) as url, raw_http(url, "modern") as client:
+            begun = await call(client, "call_tool", name="own.count")
+            mine = begun["result"]["_meta"][handle]
+            assert "resourceSubscriptions" not in (await listened(client))["params"]["notifications"]
+            agreed = (await listened(client, **{handle: mine}))["params"]["notifications"]
+            assert agreed["resourceSubscriptions"] == [COUNTED]
+            refused = await listened(client, **{handle: "made up"})
+            assert "no such session" in refused["error"]["message"]
+        async with serve_http(gateway, token=token) as url, raw_http(url, "modern", token=token) as client:
+            agreed = (await listened(client))["params"]["notifications"]
+            assert agreed["resourceSubscriptions"] == [COUNTED]
+
+
+# ── lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_storm_of_list_changes_is_few_listings_and_few_notifications_and_ends_with_the_last(era: Era) -> None:
+    backend = watched_server()
+    async with (
+        gateway_over({"s": backend}, Config(exposure="full")) as gateway,
+        raw_lines(gateway.door(), era) as client,
+        connect(gateway, "memory", era) as looking,
+    ):
+        if era == "modern":
+            await client.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            await client.wait_for(lambda message: message.get("method") == ACKNOWLEDGED)
+        listed = sum(method == "tools/list" for method, _ in backend.requests)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(1_000):
+            backend.change([tool("run"), tool(f"tool_{number}")])
+            await asyncio.sleep(0.001)
+        heard = 0
+        while await names(looking) != ["s__run", "s__tool_999"]:
+            await client.wait_for(lambda message: message.get("method") == TOOLS)
+            heard += 1
+        backend.change([tool("run")])
+        while await names(looking) != ["s__run"]:
+            await client.wait_for(lambda message: message.get("method") == TOOLS)
+            heard += 1
+        listings = sum(method == "tools/list" for method, _ in backend.requests) - listed
+        assert listings <= 6 + (loop.time() - began) / LONGEST_DEBOUNCE_S
+        assert heard <= listings
+
+
+async def test_a_server_that_is_slow_to_list_keeps_no_others_news_back() -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*_: object) -> Raw:
+        asked.set()
+        await released.wait()
+        return {"tools": [tool("late")]}
+
+    slow, quick = watched_server(), watched_server()
+    async with (
+        gateway_over({"slow": slow, "quick": quick}, Config(exposure="full")) as gateway,
+        raw_lines(gateway.door(), "legacy") as client,
+        connect(gateway, "memory") as looking,
+    ):
+        slow.on("tools/list", slowly)
+        slow.say(TOOLS)
+        await asyncio.wait_for(asked.wait(), PATIENCE_S)
+        quick.change([tool("news")])
+        await client.wait_for(lambda message: message.get("method") == TOOLS)
+        assert await names(looking) == ["quick__news", "slow__run"]
+        released.set()
+        await client.wait_for(lambda message: message.get("method") == TOOLS)
+        assert await names(looking) == ["quick__news", "slow__late"]
