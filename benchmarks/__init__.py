@@ -3,6 +3,10 @@
     python -m benchmarks.latency        a call: direct, byte relay, Portico, FastMCP; HTTP and stdio, both eras
     python -m benchmarks.startup        spawn of `portico stdio` → first search answer, beside `import mcp`
     python -m benchmarks.neighbours     calls to a healthy server while its neighbours are slow, silent, dead or noisy
+    python -m benchmarks.faults         the same for every fault of the matrix in tests/faults, one server for each
+    python -m benchmarks.stalls         how long the event loop stands still for each of those faults
+    python -m benchmarks.load           1 … 256 clients at once, beside a byte relay and FastMCP's proxy; then a flood
+    python -m benchmarks.soak           minutes of chaos: every answer accounted for, memory and descriptors watched
     python -m benchmarks.endurance      100,000 calls: time, memory and objects held, single flight
     python -m benchmarks.tokens         what servers cost in tokens: listed directly, through Portico, step by step
     python -m benchmarks.retrieval      whether search finds the right tool, by set and style, beside FastMCP's search;

@@ -4,7 +4,7 @@ A file to be run, not a module (`python -P benchmarks/peers.py --stdio upstream`
 each program imports only what it needs. With `--port N` it listens there and its target is a URL (a relay's: a port),
 with `--stdio` it serves one client and its target is a command.
 
-    upstream                 a plain server on the SDK's low-level class, one tool `echo`
+    upstream                 a plain server on the SDK's low-level class, one tool `echo` (`--delay-ms`: it thinks)
     relay TARGET             copies bytes both ways, understands nothing
     fastmcp TARGET           create_proxy with its defaults: a session for every request
     fastmcp-shared TARGET    create_proxy over a client that is already connected
@@ -21,10 +21,11 @@ MODERN = "2026-07-28"
 _HERE = os.path.abspath(__file__)
 
 
-def command(program: str, *target: str, port: int | None = None, era: str = "legacy") -> list[str]:
+def command(program: str, *target: str, port: int | None = None, era: str = "legacy", delay_ms: float = 0) -> list[str]:
     """The command line of one of these programs."""
     door = ["--stdio"] if port is None else ["--port", str(port)]
-    return [sys.executable, "-P", _HERE, "--era", era, *door, program, *target]
+    delay = ["--delay-ms", str(delay_ms)] if delay_ms else []
+    return [sys.executable, "-P", _HERE, "--era", era, *delay, *door, program, *target]
 
 
 async def upstream(options: argparse.Namespace) -> None:
@@ -44,6 +45,8 @@ async def upstream(options: argparse.Namespace) -> None:
         return types.ListToolsResult(tools=[tool])
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        if options.delay_ms:
+            await asyncio.sleep(options.delay_ms / 1000)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=str((params.arguments or {})["text"]))]
         )
@@ -189,6 +192,7 @@ def main() -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int)
     where.add_argument("--stdio", action="store_true")
+    parser.add_argument("--delay-ms", type=float, default=0)
     parser.add_argument("--era", choices=("legacy", "modern"), default="legacy")
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("target", nargs=argparse.REMAINDER)

@@ -1,0 +1,98 @@
+"""The soak, small: its books tell what cannot be accounted for, and a short run on a real gateway loses nothing."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.soak_account import CROSSED, ERROR, HUNG, LOST, OK, Asked, Books, Fault, judge, outcome, trend
+
+RUN_S = 110.0
+MINE, OTHERS = "~0123456789abcdef~", "~fedcba9876543210~"
+
+
+def asked(outcome: str, sent: float = 10.0, ended: float = 11.0, kind: str = "unavailable", wants: str = OK) -> Asked:
+    needs = frozenset({"main", "main/b01", "client 1"})
+    return Asked("client 1", "echo", needs, frozenset({MINE}), sent, wants, ended, outcome, kind)
+
+
+def text(said: str, **more: object) -> dict[str, object]:
+    return {"result": {"content": [{"type": "text", "text": said}], **more}}
+
+
+def taken(message: dict[str, object], *, failing: bool = False) -> str:
+    return outcome(message, frozenset({MINE}), [MINE, "b01"], failing=failing)[0]
+
+
+def test_an_answer_is_right_with_its_own_nonce_and_server_only() -> None:
+    assert taken(text(f"{MINE} b01")) == OK
+    assert taken(text(f"{OTHERS} b01")) == CROSSED
+    assert taken(text(f"{MINE} {OTHERS} b01")) == CROSSED
+    assert taken(text(f"{MINE} b02")) == CROSSED
+    assert taken(text("b01")) == CROSSED
+
+
+def test_an_error_is_no_answer_of_somebody_elses_either() -> None:
+    assert taken(text(f"failed: {MINE}", isError=True)) == ERROR
+    assert taken(text(f"failed: {OTHERS}", isError=True)) == CROSSED
+    assert taken(text(f"{MINE} b01"), failing=True) == CROSSED, "a call that cannot succeed has somebody else's answer"
+
+
+@pytest.mark.parametrize("hits", ["main/b01", "main", "client 1"])
+def test_an_error_is_explained_by_a_fault_on_what_it_needed_while_it_needed_it(hits: str) -> None:
+    fault = Fault("killed", frozenset({hits}), 10.5, 12.0)
+    assert judge(Books([asked(ERROR)], [fault])).unexplained == []
+    assert judge(Books([asked(ERROR, sent=11.0, ended=11.5)], [fault])).explained["killed"] == (1, 0, 1)
+    assert judge(Books([asked(ERROR)], [fault])).explained["killed"] == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("killed", frozenset({"main/b02"}), 10.5, 12.0),
+        Fault("killed", frozenset({"main/b01"}), 11.5, 12.0),
+        Fault("killed", frozenset({"main/b01"}), 8.0, 9.0),
+        Fault("(reloaded)", frozenset(), 10.5, 12.0),
+    ],
+)
+def test_no_other_fault_explains_it(fault: Fault) -> None:
+    assert len(judge(Books([asked(ERROR)], [fault])).unexplained) == 1
+
+
+def test_an_error_of_the_gateway_itself_is_never_explained() -> None:
+    fault = Fault("killed", frozenset({"main/b01"}), 10.5, 12.0)
+    assert len(judge(Books([asked(ERROR, kind="internal")], [fault])).unexplained) == 1
+
+
+def test_what_is_crossed_lost_hung_or_open_is_bad_whatever_was_done_to_its_server() -> None:
+    fault = Fault("killed", frozenset({"main/b01"}), 10.5, 12.0)
+    all_ = [asked(CROSSED), asked(LOST), asked(HUNG), asked("", ended=math.inf)]
+    assert judge(Books(all_, [fault])).bad == all_
+
+
+def test_a_client_that_was_killed_has_lost_nothing() -> None:
+    fault = Fault("killed", frozenset({"client 1"}), 10.5, 12.0)
+    assert judge(Books([asked(LOST)], [fault])).bad == []
+
+
+def test_a_line_through_samples_tells_growth_from_noise() -> None:
+    seconds = [float(second) for second in range(120)]
+    grown = trend("grown", seconds, [100 + second / 60 * 5 for second in seconds])
+    noisy = trend("noisy", seconds, [100 + (second % 7) for second in seconds])
+    assert grown.per_minute == pytest.approx(5)
+    assert grown.doubt < 0.1
+    assert abs(noisy.per_minute) < noisy.doubt
+
+
+def test_a_short_run_loses_crosses_and_leaves_nothing(tmp_path: Path) -> None:
+    found = tmp_path / "soak.json"
+    size = ["--minutes", "0.12", "--clients", "8", "--backends", "6", "--rate", "25", "--faults", "100"]
+    command = [sys.executable, "-m", "benchmarks.soak", *size, "--seed", "3", "--json", str(found)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    told = json.loads(found.read_text())
+    assert told["outcomes"]["ok"] > 20
+    done = {row[""]: row["times"] for row in told["tables"][1]["rows"]}
+    assert sum(done.values()) > 3, "faults were injected"
