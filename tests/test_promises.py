@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import promises, promises_doing
+from tests import promises, promises_doing, promises_running
 from tests.promises import HOUSE, SEARCH, SHOWN, Promise
 from tests.promises_doing import DOING
+from tests.promises_running import RUNNING
 
-PROMISES = (*promises.PROMISES, *promises_doing.PROMISES)
+PROMISES = (*promises.PROMISES, *promises_doing.PROMISES, *promises_running.PROMISES)
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = {
@@ -52,6 +53,15 @@ SECTIONS = {
         "5 run_code, 6 State between scripts",
         "7 run_workflow",
         "8 Isolation, 9 Exposure semantic",
+        "must show",
+    },
+    RUNNING: {
+        "1 Supervisor",
+        "2 Hot reload",
+        "3 Relays",
+        "4 Backpressure and limits",
+        "5 Doctor",
+        "6 Observability",
         "must show",
     },
 }
