@@ -306,9 +306,12 @@ def _goals(phases: dict[str, Phase]) -> list[Goal]:
     return [
         Goal("p50 in the second after the flood, × before", back, BACK_GOAL),
         Goal(f"p99 of a refusal at {TIMES} times, ms", percentile(flood.refused, 0.99) * 1000, REFUSAL_GOAL_MS, 1.0),
-        Goal("calls without a right answer or advice", wrong, 0, 0),
+        Goal(UNANSWERED, wrong, 0, 0),
         Goal("calls of a polite client that were turned away meanwhile", flood.polite_refused, 0, 0),
     ]
+
+
+UNANSWERED = "calls without a right answer or advice"
 
 
 def main() -> int:
@@ -325,7 +328,9 @@ def main() -> int:
     except processes.DidNotStart as failed:
         print(failed, file=sys.stderr)
         return 2
-    return conclude(report, options)
+    # How fast it is depends on the machine; whether every call has its answer does not.
+    unanswered = any(goal.measured for goal in report.goals if goal.name == UNANSWERED)
+    return conclude(report, options) or int(unanswered)
 
 
 async def _report(options: argparse.Namespace) -> Report:

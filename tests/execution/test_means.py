@@ -12,7 +12,7 @@ from portico.config import Config
 from portico.errors import PorticoError
 from portico.events import Event, ScriptRan, WorkflowRan
 from portico.execution.call import NOBODY
-from portico.execution.means import Means
+from portico.execution.means import MAX_REMEMBERING, Means
 from portico.execution.sandbox.script import Language
 from portico.execution.scripting.scripts import MAX_CODE, Around
 from portico.execution.workflow.workflows import Request
@@ -120,3 +120,17 @@ async def test_a_workflow_whose_caller_gives_up_is_cancelled() -> None:
         running.cancel()
         await asyncio.wait({running}, timeout=PATIENCE)
         assert house.outcome == "cancelled"
+
+
+async def test_plans_that_come_faster_than_they_are_written_do_not_pile_up() -> None:
+    async with office() as house:
+        steps: list[Raw] = [{"id": name, "tool": "s.run", "arguments": {}} for name in ("one", "two")]
+        report = await house.means.run_workflow(Request(steps), house.snapshot, NOBODY)
+        for _ in range(10 * MAX_REMEMBERING):
+            house.means.remember(report, house.snapshot)
+        keeping = [task for task in asyncio.all_tasks() if task.get_name() == "keep a plan"]
+        assert len(keeping) == MAX_REMEMBERING
+        await asyncio.wait(keeping, timeout=PATIENCE)
+        assert all(task.result() for task in keeping)
+        house.means.remember(report, house.snapshot)
+        assert any(task.get_name() == "keep a plan" for task in asyncio.all_tasks()), "there is room again"

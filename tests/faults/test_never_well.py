@@ -22,7 +22,10 @@ FOUND_S = 40.0
 
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
-async def test_a_server_that_was_never_well_says_why_and_is_found_when_it_is(wire: Wire, tmp_path: Path) -> None:
+async def test_a_server_that_was_never_well_says_why_and_is_found_when_it_is(
+    wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.app.gateway.HOUSEKEEPING_S", 1.0)
     faults = {fault.id: fault for fault in FAULTS if fault.id in NAMES}
     for name in (*faults, NEIGHBOUR):
         (tmp_path / name).write_text("" if name == NEIGHBOUR else name)

@@ -15,7 +15,7 @@ from portico.app import Gateway
 from portico.config import BackendConfig, Config
 from portico.events import ResourceUpdated
 from portico.server import sessions as sessions_module
-from portico.server.replay import MAX_BYTES, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_STREAMS, RecentEvents
+from portico.server.replay import MAX_BYTES, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_STREAMS, RecentEvents, Together
 from portico.server.sessions import Session, Sessions
 from portico.testing import connect, gateway_over, serve_http
 from portico.upstream.backend import Ask, Era, Raw
@@ -191,6 +191,32 @@ async def test_a_store_keeps_no_large_message_and_few_bytes_in_all() -> None:
         assert await store.replay_events_after("s/0" if stream == "s" else "t/0", hear) == stream
         assert 10 <= len(heard) <= MAX_BYTES // 200_000
     assert await store.replay_events_after("s/0", hear) is None, "the stream used last is kept longest"
+
+
+async def test_what_all_sessions_keep_is_bounded_and_goes_with_them() -> None:
+    together, heard = Together(1_000_000), list[Any]()
+
+    async def hear(event: Any) -> None:
+        heard.append(event)
+
+    answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=text("x" * 100_000))
+    stores = [RecentEvents(together) for _ in range(20)]
+    for store in stores:
+        for stream in ("1", "2"):
+            await store.store_event(stream, answer)
+        assert together.held_bytes <= 1_000_000
+    assert together.held_bytes > 700_000
+    assert await stores[0].replay_events_after("1/0", hear) is None, "the session that was quiet for longest"
+    assert heard == []
+    assert await stores[-1].replay_events_after("2/0", hear) == "2"
+    assert len(heard) == 1
+    del store, heard[:]
+    stores.clear()
+    assert together.held_bytes == 0
+    alone = RecentEvents(Together(1_000))
+    await alone.store_event("1", answer)
+    assert await alone.replay_events_after("1/0", hear) in (None, "1")
+    assert heard == [], "one that is larger than all may be is not kept"
 
 
 class Deaf:

@@ -292,7 +292,9 @@ class Sync:
             self._listing = asyncio.create_task(self._list(), name=f"list {self._upstream.name}")
 
     def expire(self) -> None:
-        """List again if the server is up and its listing is old."""
+        """List again if the server is up and its listing is old; one that is being listed is not asked for another."""
+        if self._listing is not None and not self._listing.done():
+            return
         entry = self._catalog.snapshot.servers[self._upstream.name]
         if self._upstream.state in ("ready", "degraded") and time.time() - entry.listed_at > self._ttl:
             self.request()

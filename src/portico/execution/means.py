@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 2.0
 """How long the end waits for a plan to be written."""
+MAX_REMEMBERING = 32
+"""Plans that wait to be written. Where more come than the record takes, the next run of one of them tells it too."""
 
 
 class Means:
@@ -113,7 +115,7 @@ class Means:
 
     def remember(self, report: "Report", snapshot: Snapshot) -> None:
         """Keep the plan of a workflow that went well, while its caller already reads the answer."""
-        if not report.worked:
+        if not report.worked or len(self._remembering) >= MAX_REMEMBERING:
             return
         scope, steps = self._learner.scope(report.caller), [dict(planned.step.given) for planned in report.plan]
         keeping = asyncio.create_task(self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan")

@@ -1,12 +1,14 @@
 """What a dropped stream of a handshake-era client can be resumed from: the last messages, in memory, bounded.
 
-One store for each session: the SDK names a stream by the id of its request, which every client counts from one.
+One store for each session: the SDK names a stream by the id of its request, which every client counts from one. All of
+them together are bounded too: what is too much goes from the session that has been quiet for longest.
 """
 
 import itertools
 import sys
 from collections import OrderedDict, deque
 from typing import Any
+from weakref import ref
 
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import JSONRPCMessage
@@ -14,16 +16,66 @@ from mcp_types import JSONRPCMessage
 MAX_STREAMS = 64
 MAX_EVENTS = 200
 MAX_MESSAGE_BYTES = 256 * 2**10
-MAX_BYTES = 4 * 2**20
+MAX_BYTES = 2 * 2**20
+MAX_TOGETHER = 32 * 2**20
+"""Of all sessions: a thousand that are idle must not keep two gigabytes."""
 
 _Kept = tuple[int, JSONRPCMessage | None, int]
 """The event's number, its message, and the memory that takes."""
 
 
+class Together:
+    """What the stores of all sessions hold; each belongs to its session and goes with it. For one event loop."""
+
+    def __init__(self, most: int = MAX_TOGETHER) -> None:
+        self._most = most
+        self._stores: OrderedDict[int, tuple[ref[RecentEvents], int]] = OrderedDict()
+        """With what each holds; the one that was used last comes last."""
+        self._gone: deque[int] = deque()
+        """Stores that went: noted only, because that can happen in any thread and at any step."""
+        self._bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory all of them take."""
+        self._forget()
+        return self._bytes
+
+    def holds(self, store: "RecentEvents", size: int) -> None:
+        """A store was used and holds so much now: make room for it."""
+        self._forget()
+        self._note(store, size)
+        while self._bytes > self._most:
+            quiet = next((one for one, held in self._stores.values() if held), None)
+            quietest = quiet() if quiet is not None else None
+            if quietest is None:
+                return  # it goes at this moment, and will be noted
+            self._note(quietest, quietest.shrink(), last=False)
+
+    def _note(self, store: "RecentEvents", size: int, *, last: bool = True) -> None:
+        key = store.number
+        known, before = self._stores.get(key) or (ref(store, lambda _: self._gone.append(key)), 0)
+        self._stores[key] = known, size
+        self._bytes += size - before
+        self._stores.move_to_end(key, last=last)
+
+    def _forget(self) -> None:
+        while self._gone:
+            if (store := self._stores.pop(self._gone.popleft(), None)) is not None:
+                self._bytes -= store[1]
+
+
+_TOGETHER = Together()
+_NUMBERS = itertools.count()
+
+
 class RecentEvents(EventStore):
     """The last events of the streams that one session used last."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: Together = _TOGETHER) -> None:
+        self.number = next(_NUMBERS)
+        """Its own: no other store of this process has it, or will have it."""
+        self._together = together
         self._counter = itertools.count(1)
         self._streams: OrderedDict[str, deque[_Kept]] = OrderedDict()
         self._bytes = 0
@@ -42,7 +94,14 @@ class RecentEvents(EventStore):
             self._bytes -= stream.popleft()[2]
         while len(self._streams) > MAX_STREAMS or self._bytes > MAX_BYTES:
             self._drop_oldest()
+        self._together.holds(self, self._bytes)
         return f"{stream_id}/{number}"
+
+    def shrink(self) -> int:
+        """Let go of the oldest; answers how many bytes are left."""
+        if self._streams:
+            self._drop_oldest()
+        return self._bytes
 
     def _drop_oldest(self) -> None:
         stream_id, stream = next(iter(self._streams.items()))
