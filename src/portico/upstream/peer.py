@@ -29,6 +29,8 @@ Send = Callable[[Raw], Work]
 
 MAX_UNTOLD = 100
 """Progress that waits for a caller who does not take it; of more, the oldest is dropped."""
+MAX_TELLING = 500
+"""Log messages on their way to callers: one that takes none must leave room for the questions of others."""
 MAX_TASKS = 1_000
 """Everything under way at one time; log messages and requests of the other side beyond that are dropped."""
 
@@ -70,6 +72,7 @@ class Peer:
         self._ended: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = 0
+        self._telling = 0
         self._asking: dict[str, _Question] = {}
         self._elicited = Elicited()
         self.noise = 0
@@ -169,10 +172,14 @@ class Peer:
                 question.withdrawn = True
                 question.drop()
         elif (relay := self._concerned(method, params)) is not None:
-            if len(self._tasks) < MAX_TASKS:
-                self._spawn(_tell(relay, method, deque([params])))
+            if self._telling < MAX_TELLING and len(self._tasks) < MAX_TASKS:
+                self._telling += 1
+                self._spawn(_tell(relay, method, deque([params]))).add_done_callback(self._told)
         else:
             self._listener.notified(method, params)
+
+    def _told(self, _: object) -> None:
+        self._telling -= 1
 
     def _asked(self, request_id: object, method: str, params: Raw) -> None:
         if not jsonrpc.answerable(request_id) or len(self._tasks) >= MAX_TASKS:
