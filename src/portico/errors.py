@@ -89,6 +89,8 @@ class BackendUnavailable(PorticoError):
     retryable = True
     begun = True
     """Whether the server may have begun with what it was asked."""
+    sent = True
+    """Whether it was asked at all, as far as is known."""
 
 
 class BackendTimeout(BackendUnavailable):

@@ -11,8 +11,8 @@ import pytest
 from mcp import Client
 
 from portico.app import Gateway
-from portico.cli.opening import read
-from portico.cli.reloading import following, signature
+from portico.cli.opening import read, signature
+from portico.cli.reloading import following
 
 from .conftest import PATIENCE_S, Home, Start
 from .test_serve import _announced as announced  # pyright: ignore[reportPrivateUsage]
@@ -68,6 +68,39 @@ async def test_a_broken_file_is_refused_with_its_error_and_a_mended_one_taken(ho
             return "colors" in await browsed(client)
 
         await until(there)
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: file.write_text(" \n")], ids=["gone", "empty"])
+async def test_a_file_that_is_gone_or_empty_is_refused_and_still_followed(
+    spoil: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.cli.reloading.LOOK_S", 0.05)
+    monkeypatch.setenv("PORTICO_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "portico.yaml"
+    before = json.dumps(demo("text"))
+    file.write_text(before)
+    setup = read()  # found in the folder, as by a user who named none
+    async with Gateway(setup.config) as gateway, following(gateway, setup):
+        spoil(file)
+
+        async def refused() -> bool:
+            return bool(gateway.refused)
+
+        await until(refused)
+        assert set(gateway.upstreams) == {"text"}
+        file.write_text(before)
+
+        async def as_before() -> bool:
+            return not gateway.refused
+
+        await until(as_before)
+        file.write_text(json.dumps(demo("text", "colors")))
+
+        async def more() -> bool:
+            return set(gateway.upstreams) == {"text", "colors"}
+
+        await until(more)
 
 
 async def test_watch_false_leaves_the_running_configuration_alone(tmp_path: Path, monkeypatch: Any) -> None:

@@ -201,16 +201,16 @@ async def test_what_all_sessions_keep_is_bounded_and_goes_with_them() -> None:
 
     answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=text("x" * 100_000))
     stores = [RecentEvents(together) for _ in range(20)]
-    for store in stores:
+    for number in range(20):
         for stream in ("1", "2"):
-            await store.store_event(stream, answer)
+            await stores[number].store_event(stream, answer)
         assert together.held_bytes <= 1_000_000
     assert together.held_bytes > 700_000
     assert await stores[0].replay_events_after("1/0", hear) is None, "the session that was quiet for longest"
     assert heard == []
     assert await stores[-1].replay_events_after("2/0", hear) == "2"
     assert len(heard) == 1
-    del store, heard[:]
+    heard.clear()
     stores.clear()
     assert together.held_bytes == 0
     alone = RecentEvents(Together(1_000))

@@ -62,6 +62,8 @@ ENCODER_AFTER_S = 2.0
 """How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
 RECORD_AFTER_S = 1.0
 """How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
+FAREWELL_S = 1.0
+"""How long callers may take to hear that their calls were cut off at the end."""
 ADOPTION_S = 3.0
 """How long servers nothing is known of wait for what other gateways know of them."""
 
@@ -187,7 +189,11 @@ class Gateway:
         """Begin nothing more, and let calls that are under way end, but not for longer than `limits.drain_s`."""
         if self._watched is not None:
             self._watched.readiness.drain()
-        await self._admission.drained(self.config.limits.drain_s)
+        if not await self._admission.drained(self.config.limits.drain_s):
+            # Whoever still waits is told why, while there is a way to tell it.
+            await self._parking.close()
+            await self._servers.close()
+            await self._admission.drained(FAREWELL_S)
 
     async def close(self) -> None:
         """Stop everything; when this returns no process, socket or task of ours is left."""
@@ -226,6 +232,7 @@ class Gateway:
         """
         async with self._applying:
             change = changes(self.config, config)
+            self.refused = ""
             if not change:
                 return change
             before, servers, now = self.config, self._servers, in_use(config)
@@ -248,7 +255,6 @@ class Gateway:
                     self._begin(self._doors.pop(name).close())
             starting = self._to_start((*change.added, *change.restarted))
             self._warming.begin(self._begin(self._warming.warm(starting)))
-            self.refused = ""
             self.bus.publish(ConfigTaken(str(change)))
             return change
 

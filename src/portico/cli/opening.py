@@ -1,9 +1,11 @@
 """Flags, environment and files → a configuration, and a gateway over it."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portico.app import Gateway
@@ -27,6 +29,8 @@ class Setup:
     profile: str | None
     demo: bool
     """No configuration was found: the servers are the embedded ones."""
+    seen: "Signature"
+    """The files as they were when they were read."""
     again: "Callable[[], Setup]"
     """Read everything anew, as it is now."""
 
@@ -69,7 +73,23 @@ def read(files: Sequence[str] = (), profile: str | None = None, flags: Mapping[s
         # A flag wins over the file, and the profile's own exposure is in the file.
         own = config.profiles[profile].model_copy(update={"exposure": config.exposure})
         config = config.model_copy(update={"profiles": {**config.profiles, profile: own}})
-    return Setup(config, loaded, profile, demo, lambda: read(files, profile, flags))
+    return Setup(config, loaded, profile, demo, signature(loaded.files), lambda: read(files, profile, flags))
+
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+def signature(files: Iterable[Path]) -> Signature:
+    """What tells whether any of these files is another than it was."""
+    return tuple(map(_stamp, files))
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def log_as(config: Config, before: Config) -> None:

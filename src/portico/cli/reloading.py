@@ -6,23 +6,20 @@ file system, and sees every way a file is replaced (an editor's rename, a mounte
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from portico.app import Gateway
-from portico.cli.opening import Setup, log_as
-from portico.errors import PorticoError
+from portico.cli.opening import Setup, Signature, log_as, signature
+from portico.errors import ConfigError, PorticoError
 from portico.storage import restart_marks
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-SETTLED_S = 0.2
+SETTLED_S = 0.5
 """How long files must have been left alone: an editor may be in the middle of writing them."""
-
-Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 @asynccontextmanager
@@ -62,8 +59,7 @@ async def _start_anew(gateway: Gateway, name: str, asked: float) -> None:
 
 async def keep_up(gateway: Gateway, setup: Setup) -> None:
     """Follow the files of a configuration until cancelled."""
-    files = setup.loaded.files
-    seen = signature(files)
+    files, seen = setup.loaded.files, setup.seen
     while True:
         await asyncio.sleep(LOOK_S)
         if signature(files) == seen:
@@ -75,19 +71,6 @@ async def keep_up(gateway: Gateway, setup: Setup) -> None:
             files, seen = now, ()
 
 
-def signature(files: Iterable[Path]) -> Signature:
-    """What tells whether any of these files is another than it was."""
-    return tuple(map(_stamp, files))
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 async def _settled(files: Iterable[Path]) -> Signature:
     before = signature(files)
     while True:
@@ -97,12 +80,23 @@ async def _settled(files: Iterable[Path]) -> Signature:
         before = now
 
 
+def _read_again(setup: Setup) -> Setup:
+    """Everything as it is now; raises ConfigError, also where a file is gone or empty: nobody means that by nothing."""
+    for file in setup.loaded.files:
+        if not file.exists():
+            raise ConfigError(f"{file} is gone", advice="Put it back; what runs goes on meanwhile.")
+        if not file.read_bytes().strip():
+            raise ConfigError(f"{file} is empty", advice="To run without servers, write `servers: {}`.")
+    return setup.again()
+
+
 async def _taken(gateway: Gateway, setup: Setup) -> tuple[Path, ...] | None:
     """Go by the files as they are now; answers which files those are, if they can be used."""
     try:
-        again, before = await asyncio.to_thread(setup.again), gateway.config
+        again, before = await asyncio.to_thread(_read_again, setup), gateway.config
         # First: the servers that it starts may log what was not secret before.
         log_as(again.config, before)
+        refused = gateway.refused
         change = await gateway.apply(again.config)
     except PorticoError as error:
         gateway.refuse(str(error))
@@ -116,4 +110,6 @@ async def _taken(gateway: Gateway, setup: Setup) -> tuple[Path, ...] | None:
         logger.warning("%s", warning)
     if change:
         logger.warning("took over the changed configuration: %s", change)
+    elif refused:
+        logger.warning("the configuration is again the one that runs")
     return again.loaded.files

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import logging
 import signal
 import socket
 from collections.abc import Generator, Mapping, Sequence
@@ -85,8 +86,7 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
         )
         patience = Patience(send_s=config.limits.send_s, connections=most_connections())
         server = make_server(app, settings.host, settings.port, patience)
-        # Told as by a signal: streams that only listen hear of the end in this way, and do not have to be cut off.
-        stop = Stop(gateway.drain, lambda: server.handle_exit(signal.SIGTERM, None))
+        stop = Stop(gateway.drain, lambda: _end(server))
         with on_stop(stop), _as_configured(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await _started(server, serving)
@@ -95,6 +95,13 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
             await serving
         await stop.settled()
     return DONE
+
+
+def _end(server: uvicorn.Server) -> None:
+    # What uvicorn has to say from here on is that streams end before their clients wanted it.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    # Told as by a signal: streams that only listen hear of the end in this way, and need not be cut off.
+    server.handle_exit(signal.SIGTERM, None)
 
 
 def _chosen(gateway: Gateway, profiles: Sequence[str]) -> dict[str, Door]:

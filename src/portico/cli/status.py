@@ -44,11 +44,14 @@ _STYLES = {
 
 
 async def status(setup: Setup, screen: Screen, offline: bool) -> int:
-    """Ask every server, unless offline; exit code 1 when one cannot be used."""
-    running = asyncio.create_task(asyncio.to_thread(beside.servers, setup.config))
-    async with opened(setup, screen, none if offline else every) as gateway:
-        there = await running
-        facts = [{**_facts(gateway, one), "running": _running(there.get(one.name))} for one in gateway.statuses()]
+    """As the running gateway has it; what that does not have is asked, unless offline. 1 when one cannot be used."""
+    there = await asyncio.to_thread(beside.servers, setup.config)
+
+    def others(gateway: Gateway) -> list[str]:
+        return [name for name in every(gateway) if name not in there]
+
+    async with opened(setup, screen, none if offline else others) as gateway:
+        facts = [_as_running(_facts(gateway, one), there.get(one.name)) for one in gateway.statuses()]
         finding = await _search_facts(gateway)
         await gateway.recall()
         database, ledger = _database_facts(gateway), _ledger_facts(gateway.insight.ledger.total)
@@ -64,6 +67,8 @@ async def status(setup: Setup, screen: Screen, offline: bool) -> int:
         screen.text(*(_line(one) for one in facts))
     if not facts:
         screen.text("No servers are configured.")
+    if there and not screen.as_json:
+        screen.text(Text(f"states: as in the gateway at {beside.address(setup.config)}", style="dim"))
     if not screen.as_json:
         screen.text(Text(f"categories: {categories:,}", style="dim"), _database_line(database), _ledger_line(ledger))
         screen.text(_search_line(finding))
@@ -133,6 +138,15 @@ def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:
         "restarts": one.restarts,
         "last_lines": [overheard(line) for line in one.stderr] if one.state in TROUBLED else [],
     }
+
+
+def _as_running(facts: dict[str, Any], card: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is known of a server here, in the state that it has in the gateway that runs, where that has it."""
+    running = _running(card)
+    if running is None or card is None:
+        return {**facts, "running": None}
+    since = running["since"] or facts["since"]
+    return {**facts, "state": running["state"], "reason": running["reason"], "since": since, "running": running}
 
 
 def _running(card: Mapping[str, Any] | None) -> dict[str, Any] | None:

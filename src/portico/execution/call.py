@@ -25,7 +25,7 @@ from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
 from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kind_of, outcome_of
 from portico.execution.questions import IN_ROUNDS, settled
-from portico.execution.retrying import ONCE_MORE, RetryRule, again, pause
+from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
 from portico.observability.audit import Audit, Called
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
@@ -326,6 +326,7 @@ class Calls:
         headers = param_headers(tool, arguments)
         silence, longest = self._timeouts.get(tool.server), self._longest
         while True:
+            there = upstream.conversation(origin.caller.instance) is not None
             try:
                 with asked("tools/call", tool.upstream_name, tool.server, upstream.backend.kind) as span:
                     sent = in_headers(span, headers)
@@ -336,6 +337,8 @@ class Calls:
             except BackendUnavailable as error:
                 rule = self._retries.get(tool.server, ONCE_MORE)
                 if origin.goes_on or not again(rule, tool, error, work.attempts):
+                    if there:
+                        doubtful(rule, tool, error)
                     raise
                 rest = pause(work.attempts)
                 spent += time.perf_counter() - work.started + rest

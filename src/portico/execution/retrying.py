@@ -44,6 +44,15 @@ def again(rule: RetryRule, tool: Tool, error: PorticoError, attempt: int) -> boo
     return rule.allows(tool) or (isinstance(error, BackendUnavailable) and not error.begun)
 
 
+def doubtful(rule: RetryRule, tool: Tool, error: BackendUnavailable) -> None:
+    """Say of a failure that the tool may have run all the same, where running it twice is not harmless."""
+    if isinstance(error, BackendBusy) or not (error.sent and error.begun) or rule.allows(tool):
+        return
+    error.retryable = False
+    patient = " A longer wait is this server's timeouts.call_s." if isinstance(error, BackendTimeout) else ""
+    error.advice = f"It may have run: find out before you call it again.{patient}"
+
+
 def pause(attempt: int) -> float:
     """Seconds before the next attempt."""
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1))

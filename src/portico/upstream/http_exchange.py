@@ -48,6 +48,8 @@ _GET = {"accept": "text/event-stream", "accept-encoding": "identity", "cache-con
 class ServerUnreachable(BackendUnavailable):
     """No connection to the server could be made."""
 
+    sent = False
+
 
 class StreamCut(BackendUnavailable):
     """The connection broke while an answer was under way."""

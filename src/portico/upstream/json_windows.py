@@ -6,14 +6,13 @@ if it runs in another thread. Nothing here recurses, however deep a value is.
 
 import asyncio
 import codecs
-import gc
 import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NoReturn
 
 from portico.upstream import jsontext
-from portico.upstream.garbage import no_collection
+from portico.upstream.garbage import age, no_collection
 
 LARGE = 512 * 1024
 """Bytes from which a thread is worth its while."""
@@ -44,9 +43,7 @@ def read(body: bytes) -> Any:
     """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
     with no_collection():
         value = whole(windows(_text(body)))
-        # Straight to the old ones, unvisited: else the next collection would walk through millions of young ones.
-        gc.freeze()
-        gc.unfreeze()
+        age()
         return value
 
 

@@ -82,11 +82,11 @@ def timed_out(name: str, method: str, ask: Ask, waited: float) -> BackendTimeout
     """A server did not answer."""
     if ask.longest is not None and waited >= ask.longest:
         return BackendTimeout(
-            f"{name} did not answer {method} within {ask.longest:g} s, the longest a call may take",
+            f"{name} did not answer {method} within {ask.longest:.3g} s, the longest a call may take",
             advice="Try again, narrow the request, or raise limits.call_s and this server's timeouts.call_s.",
         )
     return BackendTimeout(
-        f"{name} did not answer {method} within {ask.timeout or 0:g} s",
+        f"{name} did not answer {method} within {ask.timeout or 0:.3g} s",
         advice="Try again, narrow the request, or raise this server's timeouts.call_s.",
     )
 

@@ -203,6 +203,7 @@ class Life:
         self._restarts += self._broken
         self._broken = False
         self.mark("ready")
+        logger.info("%s is ready (%s, %s)", self.name, self.backend.kind, connection.hello.protocol_version)
         self._bus.publish(UpstreamReady(self.name))
         self._opened()
         if self.on_connected is not None:
@@ -225,6 +226,7 @@ class Life:
         """A conversation broke."""
         if self._instances.find(key) is not instance:
             return  # it was on its way out
+        logger.warning("%s went away: %s", self.name, reason)
         self._instances.take(key)
         self._leaving.close(instance)
         if not instance.answered and not self._instances.in_use(key):

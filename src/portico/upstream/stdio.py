@@ -52,7 +52,13 @@ class StdioBackend:
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         """Start the command and shake hands."""
         try:
-            return await self._attempt(listener, self.protocol, era)
+            try:
+                return await self._attempt(listener, self.protocol, era)
+            except DiedOfProbe:
+                if era != "modern":
+                    raise
+                # It has borne the probe before: something else killed it.
+                return await self._attempt(listener, self.protocol, era)
         except DiedOfProbe:
             return await self._attempt(listener, "legacy", None)
         except SpokeBoth:
