@@ -57,6 +57,14 @@ def test_a_data_folder_that_is_a_file_is_broken(home: Home, tmp_path: Path) -> N
     assert (code, found["data_dir.no_folder"]["severity"]) == (1, "broken")
 
 
+def test_an_audit_log_that_cannot_be_written_is_broken(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    code, found = _examined(home, audit={"file": str(tmp_path / "plain" / "audit.jsonl")})
+    assert (code, found["audit.unwritable"]["severity"]) == (1, "broken")
+    code, found = _examined(home, audit={"file": str(tmp_path / "new" / "audit.jsonl")})
+    assert "audit.unwritable" not in found
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
 def test_a_data_folder_that_cannot_be_written_is_broken(home: Home, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)

@@ -37,6 +37,8 @@ EVERYTHING = Sources(
     clients=lambda: {"legacy": 11, "modern": 12},
     crowd=lambda: Crowd(13, 14, 15),
     recorded=lambda: False,
+    audited=lambda: True,
+    configured=lambda: False,
 )
 Key = tuple[str, frozenset[tuple[str, str]]]
 
@@ -184,6 +186,8 @@ def test_gauges_are_what_their_rooms_say() -> None:
         ("portico_results", {}, 9),
         ("portico_results_bytes", {}, 10),
         ("portico_record_usable", {}, 0),
+        ("portico_audit_usable", {}, 1),
+        ("portico_configuration_usable", {}, 0),
         ("portico_sandbox_workers", {"engine": "lua", "state": "idle"}, 2),
         ("portico_sandbox_workers", {"engine": "python", "state": "busy"}, 3),
         ("portico_sandbox_workers", {"engine": "python", "state": "idle"}, None),

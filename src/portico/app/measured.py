@@ -1,7 +1,7 @@
 """What a platform asks of a gateway: its figures, read in its rooms, and whether it may be sent work."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -60,6 +60,7 @@ class Watched:
             doors=doors,
             admission=admission,
         )
+        read = replace(read, audited=lambda: not unaudited(), configured=lambda: not refused())
         return cls(Metrics(bus, read), Readiness(listed, read.statuses, record, refused, unaudited))
 
 

@@ -162,6 +162,11 @@ def _keeping(one: Reading) -> Iterator[Metric]:
         yield _gauge("portico_results_bytes", "Disk that they take.", value=one.results.size)
     if one.recorded is not None:
         yield _gauge("portico_record_usable", "1 while what happens is written down.", value=int(one.recorded))
+    if one.audited is not None:
+        yield _gauge("portico_audit_usable", "1 while every call is in the audit log.", value=int(one.audited))
+    if one.configured is not None:
+        said = "1 while the configuration on disk is in use, 0 while it is refused."
+        yield _gauge("portico_configuration_usable", said, value=int(one.configured))
 
 
 def _door(one: Reading) -> Iterator[Metric]:

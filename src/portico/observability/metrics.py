@@ -34,6 +34,8 @@ class Reading:
     clients: Mapping[str, int] | None = None
     crowd: Crowd | None = None
     recorded: bool | None = None
+    audited: bool | None = None
+    configured: bool | None = None
     lag: float = 0.0
 
     def rendered(self, accept: str = "") -> tuple[bytes, str]:
@@ -73,6 +75,8 @@ class Metrics:
             one.clients() if one.clients is not None else None,
             one.crowd() if one.crowd is not None else None,
             one.recorded() if one.recorded is not None else None,
+            one.audited() if one.audited is not None else None,
+            one.configured() if one.configured is not None else None,
             self._lag.worst,
         )
 

@@ -66,3 +66,7 @@ class Sources:
     crowd: Callable[[], Crowd] | None = None
     recorded: Callable[[], bool] | None = None
     """Whether what happens is written down."""
+    audited: Callable[[], bool] | None = None
+    """Whether every call has its line in the audit log."""
+    configured: Callable[[], bool] | None = None
+    """Whether the configuration on disk is the one that is in use, as far as that can be taken while running."""

@@ -204,7 +204,11 @@ async def _house(
 ) -> tuple[House, list[Finding]]:
     """The gateway's own door, folders, database, sandbox and machine."""
     config, places = found.config, found.places
-    findings = [*configuration.door(config, places), *folders.data_folder(config, places)]
+    findings = [
+        *configuration.door(config, places),
+        *folders.data_folder(config, places),
+        *folders.audit_file(config, places),
+    ]
     findings += [*machine.limits(len(config.servers)), *await machine.search(), *await door.check(config, places)]
     (where, records), (languages, scripts) = await asyncio.gather(
         database.check(config, places, offline=asked.offline), sandbox.check(config, places)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -50,6 +51,34 @@ def data_folder(config: Config, places: Places) -> Iterator[Finding]:
             "Make room, or set data_dir (PORTICO_DATA_DIR) to another disk.",
             **at,
         )
+
+
+def audit_file(config: Config, places: Places) -> Iterator[Finding]:
+    """Whether the audit log can be written where the configuration wants it, if that is not the data folder."""
+    path = config.audit.file
+    if path is None or not config.audit.enabled:
+        return
+    standing = path
+    while not standing.exists() and standing != standing.parent:
+        standing = standing.parent
+    there = standing == path and path.is_file() and os.access(path, os.W_OK)
+    if not there and not (standing != path and standing.is_dir() and _makes_files(standing)):
+        yield Finding(
+            "audit.unwritable",
+            "broken",
+            f"audit.file {path} cannot be written: calls would leave no line",
+            "Name a file in a folder of this user, or leave it out: then it is in data_dir.",
+            **places.at("audit", "file"),
+        )
+
+
+def _makes_files(folder: Path) -> bool:
+    """Whether a file can be made there: rights alone do not tell, of a file system that holds none."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _open_to_others(folder: Path, places: Places) -> Iterator[Finding]:
