@@ -114,6 +114,7 @@ class RecordedOnly(BackendUnavailable):
 
     kind = "recorded_only"
     retryable = False
+    sent = False
 
 
 class Overloaded(PorticoError):

