@@ -21,6 +21,10 @@ UNTYPED = frozenset({"internal", "-32603", "untyped"})
 _WARM_SHARE = 0.3
 
 
+TRIED, UNTRIED_S = "is being tried again just now", 120.0
+"""Who comes while the first call since a fault tries the server is told so; that first call may come long after it."""
+
+
 @dataclass
 class Asked:
     """One request and what became of it."""
@@ -51,7 +55,8 @@ class Fault:
     until: float = math.inf
 
     def explains(self, asked: Asked) -> bool:
-        return bool(self.hits & asked.needs) and asked.sent <= self.until and asked.ended >= self.since
+        until = self.until + (UNTRIED_S if TRIED in asked.said else 0)
+        return bool(self.hits & asked.needs) and asked.sent <= until and asked.ended >= self.since
 
 
 @dataclass

@@ -87,7 +87,7 @@ class Configured:
             "limits": {"wait_s": 8, "send_s": 10, "question_s": 10},
             # What is learnt and kept has bounds: here they are reached while it warms up, and a leak would show.
             "learning": {"max_followed": 20, "max_together": 20},
-            "results": {"total_bytes": "16MiB"},
+            "results": {"total_bytes": "64MiB"},
             **self.more,
         }
         return yaml.safe_dump(settings, sort_keys=False)
