@@ -214,7 +214,7 @@ def test_a_budget_that_no_tool_fits_is_told() -> None:
 
 def test_every_id_is_in_the_documentation() -> None:
     rooms = (
-        r"budget|command|config|credential|data_dir|database|disk|door|env_file|exposure|files|pin|profile|reload|"
+        r"audit|budget|command|config|credential|data_dir|database|disk|door|env_file|exposure|files|pin|profile|reload|"
         r"rules|sandbox|search|secret|server|tool|variable"
     )
     source = "".join(path.read_text("utf-8") for path in Path(doctor.__path__[0]).glob("*.py"))
