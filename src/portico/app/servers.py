@@ -93,11 +93,6 @@ class Servers:
         self._going.add(going)
         going.add_done_callback(self._going.discard)
 
-    async def drained(self, seconds: float) -> None:
-        """Wait until no call is under way, but not longer."""
-        if seconds > 0:
-            await asyncio.gather(*(upstream.drained(seconds) for upstream in self.upstreams.values()))
-
     async def close(self) -> None:
         """Stop them all."""
         for going in self._going:

@@ -18,7 +18,7 @@ from portico.catalog.listing import Listing, Offers, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.errors import PorticoError
-from portico.events import Bus, CatalogChanged, ListAnnounced, MeaningsKnown, ResourceUpdated
+from portico.events import Bus, ListAnnounced, MeaningsKnown, ResourceUpdated
 from portico.search import Index
 from portico.storage.index_file import IndexFile
 from portico.storage.manifests import Manifest, Manifests
@@ -95,7 +95,7 @@ class Catalog:
         self._stored = _stored_index(self._index_file, self._meanings)
         self.snapshot = _indexed(servers, self._stored)
 
-    async def configure(self, sources: Iterable[Source]) -> list[CatalogChanged]:
+    async def configure(self, sources: Iterable[Source]) -> None:
         """Know these servers from now on, and no others; what is known of those that stay is kept.
 
         One that is reached otherwise than before shows what it offered until it has been listed again.
@@ -120,10 +120,9 @@ class Catalog:
         changes = [difference(before.servers.get(name) or unknown(new[name]), servers[name]) for name in servers]
         changes += [difference(before.servers[name], gone) for name, gone in nothing.items()]
         self.encode()
-        differing = [change for change in changes if change.tools or change.resources or change.prompts]
-        for change in differing:
-            self._bus.publish(change)
-        return differing
+        for change in changes:
+            if change.tools or change.resources or change.prompts:
+                self._bus.publish(change)
 
     async def accept(self, server: str, listing: Listing) -> None:
         """Take a fresh listing; returns when the snapshot shows it."""

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from portico.app import Gateway
+from portico.cli.beside import EVERYWHERE
 from portico.cli.ending import DONE, note
 from portico.cli.exporting import exporting
 from portico.cli.opening import Setup
@@ -30,7 +31,6 @@ from portico.server.slow_clients import Patience, most_connections
 from portico.upstream.status import TROUBLED
 
 POLL_S = 0.05
-EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - to be recognised, not to be bound
 
 
 def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:

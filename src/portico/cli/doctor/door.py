@@ -5,8 +5,9 @@ import contextlib
 
 import orjson
 
+from portico.cli.beside import EVERYWHERE
 from portico.cli.doctor.finding import Finding, Places
-from portico.cli.serve import EVERYWHERE, bound
+from portico.cli.serve import bound
 from portico.config import Config
 from portico.errors import ConfigError, PorticoError
 
