@@ -17,7 +17,7 @@ Each prints a table. `--json FILE` keeps it, `--smoke` is a run of seconds, `--c
 more than its tolerance. Absolute times are this machine's, in this minute; only ratios travel.
 
 table (how results look) · rounds (contestants take turns; ratios within a round) · processes (what runs, and ends) ·
-peers (the programs beside Portico) · fleet (recorded servers as a configuration)
+programs (those run beside Portico) · fleet (recorded servers as a configuration)
 
 Of search: tool_sets (questions with answers) · chosen_sets (which of them, our own in questions/ among them) ·
 contestants (the searches that answer) · metrics (how good a ranking is) · ranks (rankings as files) · ablation (search

@@ -29,7 +29,7 @@ import psutil
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from benchmarks import peers, processes
+from benchmarks import processes, programs
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
 
@@ -186,7 +186,7 @@ async def _session(contestant: Contestant, era: str, folder: Path) -> AsyncGener
         if isinstance(reach, list):
             program = StdioServerParameters(command=reach[0], args=reach[1:], cwd=processes.REPOSITORY)
             reach = stdio_client(program, sink)
-        client = Client(reach, mode=peers.MODERN if era == "modern" else "legacy", read_timeout_seconds=READY_S)
+        client = Client(reach, mode=programs.MODERN if era == "modern" else "legacy", read_timeout_seconds=READY_S)
         try:
             await client.__aenter__()
         except Exception as error:  # whatever the SDK raises; the program itself may have said more
@@ -204,33 +204,33 @@ def contest(route: str, era: str, folder: Path) -> list[Contestant]:
 
 
 def _over_stdio(era: str, folder: Path) -> list[Contestant]:
-    upstream = peers.command("upstream")
+    upstream = programs.command("upstream")
     serve = [*processes.portico(), "stdio", "--config", str(_config(folder, upstream, era))]
     return [
         Contestant("direct", upstream),
-        Contestant("byte relay", peers.command("relay", *upstream)),
+        Contestant("byte relay", programs.command("relay", *upstream)),
         Contestant("portico", serve, "echo__echo"),
         Contestant("portico call_tool", [*serve, "--profile", "meta"], "call_tool"),
-        Contestant("fastmcp shared", peers.command("fastmcp-shared", *upstream, era=era)),
-        Contestant("fastmcp proxy", peers.command("fastmcp", *upstream, era=era)),
+        Contestant("fastmcp shared", programs.command("fastmcp-shared", *upstream, era=era)),
+        Contestant("fastmcp proxy", programs.command("fastmcp", *upstream, era=era)),
     ]
 
 
 def _over_http(era: str, folder: Path, *, to_stdio: bool) -> list[Contestant]:
     port, relay, portico, shared, fresh = (processes.free_port() for _ in range(5))
     upstream = _url(port)
-    config = _config(folder, peers.command("upstream") if to_stdio else upstream, era)
+    config = _config(folder, programs.command("upstream") if to_stdio else upstream, era)
     serve = (portico, [*processes.portico(), "serve", "--config", str(config), "--port", str(portico)])
     contestants = [
-        Contestant("direct", upstream, listens=(port, peers.command("upstream", port=port))),
-        Contestant("byte relay", _url(relay), listens=(relay, peers.command("relay", str(port), port=relay))),
+        Contestant("direct", upstream, listens=(port, programs.command("upstream", port=port))),
+        Contestant("byte relay", _url(relay), listens=(relay, programs.command("relay", str(port), port=relay))),
         Contestant("portico", _url(portico), "echo__echo", serve),
         Contestant("portico call_tool", f"{_url(portico)}/p/meta", "call_tool", serve),
     ]
     if not to_stdio:
         proxies = {"fastmcp shared": ("fastmcp-shared", shared), "fastmcp proxy": ("fastmcp", fresh)}
         contestants += [
-            Contestant(name, _url(own), listens=(own, peers.command(program, upstream, port=own, era=era)))
+            Contestant(name, _url(own), listens=(own, programs.command(program, upstream, port=own, era=era)))
             for name, (program, own) in proxies.items()
         ]
     return contestants

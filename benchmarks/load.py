@@ -22,7 +22,7 @@ from itertools import count
 from statistics import median
 from typing import Any
 
-from benchmarks import peers, processes
+from benchmarks import processes, programs
 from benchmarks.latency import ERAS, READY_S, Contestant, contest
 from benchmarks.rounds import percentile, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
@@ -227,7 +227,7 @@ async def saturate(effort: Effort) -> tuple[float, dict[str, Phase]]:
     url = f"http://127.0.0.1:{gateway}/mcp"
     limits = {"requests": PLACES, "waiting": LINE, "caller_requests": PLACES - 4, "caller_waiting": LINE // 2}
     with processes.scratch() as folder, contextlib.ExitStack() as stack:
-        echo = peers.command("upstream", port=port, delay_ms=THINKS_MS)
+        echo = programs.command("upstream", port=port, delay_ms=THINKS_MS)
         config = {
             "servers": {"echo": {"url": f"http://127.0.0.1:{port}/mcp", "protocol": "modern"}},
             "limits": {**limits, "wait_s": 2},

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from benchmarks import processes
-from benchmarks.peers import MODERN
+from benchmarks.programs import MODERN
 from benchmarks.visitors import LEGACY
 
 Message = dict[str, Any]

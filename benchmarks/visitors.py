@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from benchmarks.peers import MODERN
+from benchmarks.programs import MODERN
 
 LEGACY = "2025-11-25"
 ANSWER_S = 60.0

@@ -55,7 +55,7 @@ def test_the_kind_of_a_server_follows_from_what_is_given(fields: dict[str, Any],
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "say how to reach it: one of command, url, functions, recorded"),
+        ({}, "say how to reach it: one of command, url, openapi, commands, functions, recorded"),
         ({"command": "x", "url": "https://example.com"}, "command and url are both given"),
         ({"command": "x", "type": "http"}, "type http needs `url`, not `command`"),
         ({"url": "https://example.com", "type": "stdio"}, "type stdio needs `command`"),

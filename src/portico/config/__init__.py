@@ -18,6 +18,7 @@ from portico.config.backend import (
     fingerprint,
     spelled_kind,
 )
+from portico.config.command_tool import CommandArgument, CommandTool
 from portico.config.keeping import Audit, Learning, LearningConfig, Results, Usage
 from portico.config.limits import Code, Limits, Workflow
 from portico.config.section import Section
@@ -45,6 +46,8 @@ __all__ = [
     "Budgets",
     "CacheConfig",
     "Code",
+    "CommandArgument",
+    "CommandTool",
     "Config",
     "Exposure",
     "Gateway",

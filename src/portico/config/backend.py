@@ -11,12 +11,15 @@ from urllib.parse import urlsplit
 
 from pydantic import ByteSize, Field, ValidationInfo, field_validator, model_validator
 
+from portico.config.command_tool import CommandTool
 from portico.config.section import Section, internal
 
-Kind = Literal["stdio", "http", "sse", "functions", "recorded"]
+Kind = Literal["stdio", "http", "sse", "openapi", "commands", "functions", "recorded"]
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "command": ("stdio",),
     "url": ("http", "sse"),
+    "openapi": ("openapi",),
+    "commands": ("commands",),
     "functions": ("functions",),
     "recorded": ("recorded",),
 }
@@ -152,7 +155,7 @@ class BackendConfig(Section):
     type: Kind = Field(
         default="stdio",
         description="How it is reached. Inferred: `command` is stdio, `url` is http (sse where the path ends in /sse), "
-        "`functions` and `recorded` are themselves. Clients' spellings (`streamable-http`, `local` …) are understood.",
+        "the others are named after their own key. Clients' spellings (`streamable-http`, `local` …) are understood.",
     )
     title: str = Field(
         default="", description="A name for people; the key as it was written where that had to be changed."
@@ -168,20 +171,39 @@ class BackendConfig(Section):
     args: tuple[str, ...] = Field(default=(), description="stdio: its arguments.", repr=False)
     env: dict[str, str] = Field(
         default={},
-        description="stdio: environment variables it gets. A key without a value passes ours through.",
+        description="stdio, commands: environment variables it gets. A key without a value passes ours through.",
         repr=False,
     )
-    env_file: str | None = Field(default=None, description="stdio: a file of KEY=VALUE lines; `env` wins over it.")
+    env_file: str | None = Field(
+        default=None, description="stdio, commands: a file of KEY=VALUE lines; `env` wins over it."
+    )
     inherit_env: tuple[str, ...] = Field(
-        default=(), description="stdio: our variables it gets beside the harmless ones."
+        default=(), description="stdio, commands: our variables it gets beside the harmless ones."
     )
     cwd: str | None = Field(
         default=None,
-        description="stdio: its working directory; functions: where they are imported from; relative to the file.",
+        description="stdio, commands: its working directory; functions: where they are imported from. Relative to "
+        "the file.",
     )
 
     url: str | None = Field(default=None, description="http, sse: the endpoint.", repr=False)
-    headers: dict[str, str] = Field(default={}, description="http, sse: headers sent with every request.", repr=False)
+    headers: dict[str, str] = Field(
+        default={}, description="http, sse, openapi: headers sent with every request.", repr=False
+    )
+
+    openapi: str | None = Field(
+        default=None, description="openapi: a description of an HTTP API, URL or file; its operations are the tools."
+    )
+    base_url: str | None = Field(
+        default=None, description="openapi: where the API is, if not where its description says.", repr=False
+    )
+    query: dict[str, str] = Field(
+        default={}, description="openapi: parameters sent in the address of every request.", repr=False
+    )
+
+    commands: dict[str, CommandTool] = Field(
+        default={}, description="commands: command-line programs, each a tool, by the tool's name."
+    )
 
     functions: str | None = Field(
         default=None,
@@ -290,8 +312,10 @@ def fingerprint(backend: BackendConfig) -> str:
     Header values are left out (a renewed token is the same server); a recording changes with its file.
     """
     parts: dict[str, Any] = {
-        key: getattr(backend, key) for key in ("type", "command", "args", "cwd", "url", "functions", "recorded_slug")
+        key: getattr(backend, key)
+        for key in ("type", "command", "args", "cwd", "url", "openapi", "base_url", "functions", "recorded_slug")
     }
+    parts["commands"] = {name: tool.model_dump(mode="json") for name, tool in backend.commands.items()}
     parts["env"] = {
         name: hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         for name, value in backend.env.items()

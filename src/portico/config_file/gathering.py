@@ -15,8 +15,8 @@ from portico.config_file.reading import Node, Unreadable, decode, read_tree
 from portico.errors import ConfigError
 
 AS_WRITTEN = frozenset(
-    {"args", "command", "cwd", "description", "env", "env_file", "functions", "headers", "inherit_env", "recorded"}
-    | {"recorded_slug", "roots", "tags", "title", "token", "url"}
+    {"args", "base_url", "command", "cwd", "description", "env", "env_file", "functions", "headers", "inherit_env"}
+    | {"openapi", "query", "recorded", "recorded_slug", "roots", "tags", "title", "token", "url"}
 )
 """Under these keys a scalar is text, as it was written: the variable DEBUG: no is "no", a token 0123 keeps its zero."""
 PATHS = ("cwd", "env_file", "recorded")

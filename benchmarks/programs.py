@@ -1,6 +1,6 @@
 """The programs measured beside Portico: the echo server itself, a byte relay (the floor), and FastMCP's proxy.
 
-A file to be run, not a module (`python -P benchmarks/peers.py --stdio upstream`), so that it works from any folder;
+A file to be run, not a module (`python -P benchmarks/programs.py --stdio upstream`), so that it works from any folder;
 each program imports only what it needs. With `--port N` it listens there and its target is a URL (a relay's: a port),
 with `--stdio` it serves one client and its target is a command.
 

@@ -1,0 +1,1 @@
+"""Embedding: the gateway as a library, for agents written in Python."""
