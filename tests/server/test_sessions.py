@@ -29,8 +29,15 @@ SECRET = "what only the first client may read"
 
 @asynccontextmanager
 async def served() -> AsyncGenerator[tuple[Gateway, str]]:
+    async def run(given: Raw, how: Ask) -> Raw:
+        # Something is said before the answer: only then is there a stream that can be lost.
+        if how.relay is not None and "progressToken" in given.get("_meta", {}):
+            token = given["_meta"]["progressToken"]
+            await how.relay.notify("notifications/progress", {"progressToken": token, "progress": 1})
+        return text(SECRET if given["name"] == "secret" else "ran")
+
     backend = fake("secret", "run")
-    backend.on_call("secret", lambda _: text(SECRET))
+    backend.on("tools/call", run)
     async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url:
         yield gateway, url
 
@@ -41,7 +48,7 @@ def headers(client: RawHttp, **more: str) -> dict[str, str]:
 
 async def calling(client: RawHttp, tool: str) -> list[str]:
     """Calls a tool; the ids of the events its answer came in."""
-    params = {"name": "call_tool", "arguments": {"name": f"s.{tool}"}}
+    params = {"name": "call_tool", "arguments": {"name": f"s.{tool}"}, "_meta": {"progressToken": 7}}
     frame = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": params}
     reply = await client.http.post(client.url, json=frame, headers=headers(client))
     return [line.removeprefix("id: ") for line in reply.text.splitlines() if line.startswith("id: ")]

@@ -9,15 +9,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 import anyio
-from mcp.server.streamable_http import EventStore
+from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+from mcp.server.streamable_http import EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from portico.server.door import Door
+from portico.server.prompt_answers import PromptTransport
 from portico.server.replay import RecentEvents
 from portico.server.whole_body import lasting
 
@@ -41,6 +44,23 @@ class Visitors(StreamableHTTPSessionManager):
     @event_store.setter
     def event_store(self, value: EventStore | None) -> None:
         """The base class sets the one that all would share."""
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        """A place for a new session, or None where there is no room; the base class has sessions of its own kind."""
+        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
+            return None
+        key = uuid4().hex
+        session = PromptTransport(
+            key,
+            event_store=self.event_store,
+            security_settings=self.security_settings,
+            retry_interval=self.retry_interval,
+            idle_timeout=self.session_idle_timeout,
+        )
+        if requestor is not None:
+            self._session_owners[key] = requestor
+        self._server_instances[key] = session
+        return session
 
     async def receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; where no session can be opened, say when to come again."""

@@ -97,6 +97,11 @@ class RecentEvents(EventStore):
         self._together.holds(self, self._bytes)
         return f"{stream_id}/{number}"
 
+    def forget(self, stream_id: str) -> None:
+        """Nobody can resume this stream: it was never opened."""
+        self._bytes -= sum(size for _, _, size in self._streams.pop(stream_id, ()))
+        self._together.holds(self, self._bytes)
+
     def shrink(self) -> int:
         """Let go of the oldest; answers how many bytes are left."""
         if self._streams:

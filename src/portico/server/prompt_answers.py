@@ -1,0 +1,124 @@
+"""Handshake-era requests over HTTP, answered with plain JSON where the answer is all that there is to say.
+
+The SDK opens an event stream for every request, which costs it more than the request itself. Here the stream is opened
+when there is something to put on it: a message that comes before the answer, or a while without one. Either way the
+client gets every message, in order; it has said that it takes both forms.
+"""
+
+import contextlib
+from functools import partial
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.streamable_http import (
+    MCP_SESSION_ID_HEADER,
+    REQUEST_STREAM_BUFFER_SIZE,
+    EventMessage,
+    SSEEvent,
+    StreamableHTTPServerTransport,
+)
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import DEFAULT_NEGOTIATED_VERSION, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic import ValidationError
+from pydantic_core import from_json
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from portico.server.replay import RecentEvents
+
+STREAM_AFTER_S = 1.0
+"""How long an answer is waited for before the client is given a stream, which shows that somebody is at work."""
+
+
+class PromptTransport(StreamableHTTPServerTransport):
+    """One session of the handshake era."""
+
+    async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        message = await _asked(request)
+        # What is no plain request, or is wrong in any way, is the SDK's: it knows what to say about it.
+        if (
+            message is None
+            or self._read_stream_writer is None
+            or str(message.id) in self._request_streams
+            or not self._check_content_type(request)
+        ):
+            await super()._handle_post_request(scope, request, receive, send)
+            return
+        if not await self._validate_accept_header(request, scope, send):
+            return
+        if not await self._validate_request_headers(request, send):
+            return
+        version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+        stream = str(message.id)
+        begin = await self._mint_priming_event(stream, version)
+        streams = anyio.create_memory_object_stream[EventMessage](REQUEST_STREAM_BUFFER_SIZE)
+        self._request_streams[stream] = streams
+        try:
+            await self._read_stream_writer.send(self._create_session_message(message, request, stream, version))
+            first = await _first(streams[1])
+        except BaseException:
+            await self._clean_up_memory_streams(stream)
+            raise
+        if first is not None and isinstance(first.message, JSONRPCResponse | JSONRPCError):
+            await self._clean_up_memory_streams(stream)
+            if isinstance(self._event_store, RecentEvents):
+                self._event_store.forget(stream)
+            await self._create_json_response(first.message)(scope, receive, send)
+            return
+        await self._stream(stream, streams[1], [begin, first and self._create_event_data(first)], scope, receive, send)
+
+    async def _stream(
+        self,
+        stream: str,
+        messages: MemoryObjectReceiveStream[EventMessage],
+        said: "list[SSEEvent | None]",
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Answer with a stream: what has been said, and what will be, up to the answer."""
+        writer, reader = anyio.create_memory_object_stream[SSEEvent](0)
+        if stream in self._request_streams:  # else it was closed from inside, and the client shall come again
+            self._sse_stream_writers[stream] = writer
+        headers = {"Cache-Control": "no-cache, no-transform", "Connection": "keep-alive"}
+        if self.mcp_session_id:
+            headers[MCP_SESSION_ID_HEADER] = self.mcp_session_id
+        answer = EventSourceResponse(
+            content=reader,
+            data_sender_callable=partial(self._say, stream, writer, messages, [one for one in said if one]),
+            headers=headers,
+        )
+        try:
+            await answer(scope, receive, send)
+        finally:
+            await writer.aclose()
+            await reader.aclose()
+            await messages.aclose()
+
+    async def _say(
+        self,
+        stream: str,
+        writer: MemoryObjectSendStream[SSEEvent],
+        messages: MemoryObjectReceiveStream[EventMessage],
+        said: "list[SSEEvent]",
+    ) -> None:
+        for event in said[:-1]:
+            await writer.send(event)
+        await self._run_sse_writer(stream, writer, messages, said[-1] if said else None)
+
+
+async def _asked(request: Request) -> JSONRPCRequest | None:
+    """The request in a body; None where it is anything else, or opens the session."""
+    try:
+        message = jsonrpc_message_adapter.validate_python(from_json(await request.body()), by_name=False)
+    except (ValueError, ValidationError):
+        return None
+    return message if isinstance(message, JSONRPCRequest) and message.method != "initialize" else None
+
+
+async def _first(messages: MemoryObjectReceiveStream[EventMessage]) -> EventMessage | None:
+    """The first message about a request; None where none comes soon, or none will."""
+    with anyio.move_on_after(STREAM_AFTER_S), contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+        return await messages.receive()
+    return None
