@@ -7,7 +7,9 @@
     fastmcp shared      FastMCP's proxy over one connected client
     fastmcp proxy       FastMCP's proxy with its defaults
 
-One SDK client session each, reused; every program is a process of its own. The client speaks the transport and the era
+In turn, calls go over one SDK client session each, reused. The crowd of sixteen uses a plain client instead, the same
+for all (Portico's own wire to its servers): the SDK's would be busier than what it measures, and hide the differences.
+Every program is a process of its own. The client speaks the transport and the era
 that the upstream speaks, except on the route http→stdio, which is compared with a direct HTTP call. `its CPU` is what
 the program that the client talks to worked for a call (`direct`: the server itself). A busy machine, on which everyone
 waits for the processor, draws `× direct` towards 1; it changes `its CPU` and `× at p10` (the quickest tenth) least.
@@ -23,7 +25,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import psutil
 from mcp import Client, StdioServerParameters
@@ -32,10 +34,15 @@ from mcp.client.stdio import stdio_client
 from benchmarks import processes, programs
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
+from portico.upstream.backend import Ask, Connection, Era
+from portico.upstream.http import HttpBackend
+from portico.upstream.stdio import StdioBackend
 
 ROUTES = ("http", "stdio", "http→stdio")
 ERAS = ("legacy", "modern")
-GOAL = 2.5
+GOAL = 2.0
+THROUGHPUT_GOAL = 3.0
+"""Times the calls in a second that FastMCP's proxy bears, on one shared session."""
 READY_S = 30.0
 FEWEST_CALLS = 3
 WORKERS = 16
@@ -89,6 +96,8 @@ class Seat:
 
     contestant: Contestant
     client: Client
+    plain: Connection
+    """The crowd's."""
     program: psutil.Process
     """What the client talks to: the gateway, or for `direct` the server itself."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -106,12 +115,20 @@ class Seat:
         if result.is_error or said != text:
             raise WrongAnswer(f"{self.contestant.name} answered {str(said)[:300]!r}")
 
+    async def call_plainly(self) -> None:
+        text = f"{next(self._numbers)} {_TEXT}"
+        params = {"name": self.contestant.tool, "arguments": self.contestant.arguments(text)}
+        result = await self.plain.request("tools/call", params, Ask(timeout=READY_S))
+        if result.get("isError") or result["content"][0]["text"] != text:
+            raise WrongAnswer(f"{self.contestant.name} answered {str(result)[:300]!r}")
+
     async def until_ready(self) -> None:
         """A gateway may listen before it has heard its server."""
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                return await self.call()
+                await self.call()
+                return await self.call_plainly()
             except Exception:  # whatever a gateway says while it starts; it has so long
                 if time.monotonic() > deadline:
                     raise
@@ -128,14 +145,14 @@ class Seat:
         return taken
 
     async def crowd(self, effort: Effort) -> float:
-        """Sixteen callers at once on the one session."""
+        """Sixteen callers at once on one session."""
         done = 0
         begun = time.perf_counter()
 
         async def work(share: int) -> None:
             nonlocal done
             for _ in range(share):
-                await self.call()
+                await self.call_plainly()
                 done += 1
                 if time.perf_counter() > begun + effort.turn_s:
                     return
@@ -165,7 +182,8 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
                 program = (
                     listening[one.listens[0]] if one.listens else (set(psutil.Process().children()) - before).pop()
                 )
-                seats[one.name] = Seat(one, client, program)
+                plain = await stack.enter_async_context(_plain_session(one, era))
+                seats[one.name] = Seat(one, client, plain, program)
             measured = {name: Measured() for name in seats}
             for seat in seats.values():
                 await seat.until_ready()
@@ -196,6 +214,29 @@ async def _session(contestant: Contestant, era: str, folder: Path) -> AsyncGener
             yield client
         finally:
             await client.__aexit__(*sys.exc_info())
+
+
+class _Deaf:
+    """Hears nothing that belongs to no call."""
+
+    def notified(self, method: str, params: dict[str, Any]) -> None: ...
+
+    def lost(self, reason: str) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def _plain_session(contestant: Contestant, era: str) -> AsyncGenerator[Connection]:
+    reach, name, protocol = contestant.reach, contestant.name, cast("Era", era)
+    backend = (
+        HttpBackend(name, reach, protocol=protocol)
+        if isinstance(reach, str)
+        else StdioBackend(name, reach[0], tuple(reach[1:]), cwd=str(processes.REPOSITORY), protocol=protocol)
+    )
+    connection = await backend.connect(_Deaf(), protocol)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 def contest(route: str, era: str, folder: Path) -> list[Contestant]:
@@ -326,6 +367,11 @@ async def _report(options: argparse.Namespace) -> Report:
             if "portico" in measured and route != "http→stdio":
                 ratio = measured["portico"].alone.ratio_to(measured["direct"].alone)
                 goals.append(Goal(f"portico, {route} {era}, × direct at sequential p50", ratio, options.goal))
+            if "portico" in measured and "fastmcp shared" in measured:
+                own, theirs = measured["portico"].crowd, measured["fastmcp shared"].crowd
+                times = median(mine / its for mine, its in zip(own, theirs, strict=True))
+                name = f"portico, {route} {era}, × the calls/s of fastmcp shared, {WORKERS}-way"
+                goals.append(Goal(name, times, THROUGHPUT_GOAL, at_least=True))
     return Report("latency", tuple(tables), tuple(goals), {"effort": vars(effort)})
 
 

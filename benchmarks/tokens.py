@@ -1,6 +1,6 @@
 """What servers cost a model's context: listed directly, through each exposure, and a discovery flow step by step.
 
-    python -m benchmarks.tokens [--servers FILE] [--questions FILE]… [--smoke] [--json FILE] [--check]
+    python -m benchmarks.tokens [--servers FILE] [--questions FILE]… [--smoke] [--json FILE] [--check] [--picture FILE]
 
 Counted with o200k_base where TIKTOKEN_CACHE_DIR has its table, else with Portico's own estimate; the tables say which.
 Listings are counted as `{name, description, inputSchema}` in compact JSON: the least that a client shows its model.
@@ -20,12 +20,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from benchmarks import processes
 from benchmarks.fleet import shared_folder
+from benchmarks.picture import Bar, drawn
 from benchmarks.rounds import percentile
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import Question, read_questions
@@ -209,6 +210,23 @@ async def counted(gateway: Gateway, popular: Sequence[str], options: argparse.Na
             tuple(tiers),
         ),
     )
+    if options.picture is not None:
+        bars = (
+            Bar("every definition, up front", int(cast("int", starts[0][2])), ours=False),
+            Bar("through Portico", sum(meta[1:]), ours=True),
+            Bar("from a question to the call", round(median(one.total for one in flows)), ours=True),
+        )
+        servers, known = len(asker.view.snapshot.servers), len(asker.view.snapshot.tools)
+        options.picture.parent.mkdir(parents=True, exist_ok=True)
+        options.picture.write_text(
+            drawn(
+                f"{servers} real servers, {known:,} tools: what a conversation pays before it does anything",
+                bars,
+                f"counted in {counter.name}; the last bar is the median of {len(flows)} questions: "
+                "search, describe, call (python -m benchmarks.tokens)",
+            ),
+            encoding="utf-8",
+        )
     goals = (
         Goal("tools/list and instructions, tokens", sum(meta[1:]), 1_000, 0),
         Goal("brief line, p99 tokens", percentile(sizes["brief"], 0.99), 80, 0),
@@ -287,6 +305,7 @@ def main() -> int:
     parser.add_argument(
         "--questions", type=Path, action="append", metavar="FILE", help="questions to them; may be repeated"
     )
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw what was counted, as an SVG")
     options = parser.parse_args()
     return conclude(asyncio.run(measure(options)), options)
 
