@@ -15,13 +15,13 @@ import os
 import re
 import stat
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -48,7 +48,7 @@ _AT_ITS_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,2
 """Where the SDKs write the id of a request: all that can be known of one that is too long to be read."""
 _ID_WITHIN = 300
 
-Streams = tuple[MemoryObjectReceiveStream[Any], MemoryObjectSendStream[Any]]
+Streams = tuple["_Received", "_Sending"]
 
 
 async def serve(door: Door, *, max_line_bytes: int = MAX_LINE_BYTES, send_s: float = SEND_S) -> None:
@@ -76,74 +76,136 @@ async def over_pipes(
     reader = asyncio.StreamReader(limit=max_line_bytes)
     incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), wire_in)
     outgoing, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out)
-    writer = asyncio.StreamWriter(outgoing, protocol, None, loop)
-    arrived, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sending, leaving = anyio.create_memory_object_stream[SessionMessage](0)
-    written = anyio.Event()
+    sending = _Sending(asyncio.StreamWriter(outgoing, protocol, None, loop), outgoing, incoming.close, send_s)
+    received = _Received(reader, sending, answer_noise=answer_noise, max_line_bytes=max_line_bytes)
+    try:
+        yield received, sending
+    finally:
+        await received.aclose()
+        with anyio.move_on_after(1, shield=True):  # the last answers leave before the pipe closes
+            await sending.finish()
+        incoming.close()
+        outgoing.close()
+        await asyncio.sleep(0)  # the loop closes them in its next turn
 
-    async def taken() -> None:
+
+class _Stream:
+    """What the SDK wants of either stream beside its messages."""
+
+    closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Sending(_Stream):
+    """Writes a message as soon as it is sent, one after the other; whoever sends waits for a client that does not read.
+
+    Straight to the pipe: a queue and a task between would cost each message several turns of the event loop.
+    """
+
+    def __init__(
+        self,
+        writer: asyncio.StreamWriter,
+        outgoing: asyncio.WriteTransport,
+        hang_up: Callable[[], None],
+        send_s: float,
+    ) -> None:
+        self._writer, self._outgoing, self._hang_up, self._send_s = writer, outgoing, hang_up, send_s
+        self._turn = asyncio.Lock()
+        self.waiting = 0
+        """Messages that are not written yet, or not taken."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        if self.closed:
+            raise anyio.ClosedResourceError
+        line = _sendable(item.message)
+        if line is None:
+            return
+        self.waiting += 1
+        try:
+            async with self._turn:
+                self._writer.write(line)
+                await self.taken()
+        except OSError:
+            self.closed = True  # the other side is gone; reading ends by itself
+            raise anyio.BrokenResourceError from None
+        finally:
+            self.waiting -= 1
+
+    async def refuse(self, line: "bytes | _TooLong") -> None:
+        """Answer a line that is no message."""
+        self._writer.write(_encoded(_refused(line)))
+        await self.taken()
+
+    async def finish(self) -> None:
+        """Wait until whatever was sent is written."""
+        async with self._turn:
+            self.closed = True
+
+    async def taken(self) -> None:
         """Until the other side has taken enough of what it was sent; one that takes nothing is hung up on."""
+        outgoing, loop = self._outgoing, asyncio.get_running_loop()
         if not outgoing.get_write_buffer_size():
-            return await writer.drain()
+            return await self._writer.drain()
         unread = Unread(outgoing.get_write_buffer_size(), loop.time())
         while not outgoing.is_closing():
             try:
-                async with asyncio.timeout(send_s / 4):
-                    return await writer.drain()
+                async with asyncio.timeout(self._send_s / 4):
+                    return await self._writer.drain()
             except TimeoutError:
                 waiting = outgoing.get_write_buffer_size()
-                if unread.seconds(waiting, loop.time()) >= send_s and not outgoing.is_closing():
-                    logger.warning("the client left %d bytes unread for %g s: it is hung up on", waiting, send_s)
+                if unread.seconds(waiting, loop.time()) >= self._send_s and not outgoing.is_closing():
+                    logger.warning("the client left %d bytes unread for %g s: it is hung up on", waiting, self._send_s)
                     outgoing.abort()
-                    incoming.close()
+                    self._hang_up()
         raise BrokenPipeError
 
-    async def read() -> None:
-        with suppress(OSError):
-            await read_all()
 
-    async def read_all() -> None:
-        async with arrived:
-            while (line := await _line(reader, max_line_bytes)) != b"":
-                try:
-                    message: Any = SessionMessage(_decoded(line if isinstance(line, bytes) else b""))
-                except ValueError as error:
-                    message = error
-                    if answer_noise and (isinstance(line, _TooLong) or line.strip()):
-                        writer.write(_encoded(_refused(line)))
-                        await taken()
-                while leaving.statistics().tasks_waiting_send > MAX_UNSENT:
-                    await taken()
-                    await asyncio.sleep(0)
-                try:
-                    await arrived.send(message)
-                except anyio.BrokenResourceError:
-                    return
+class _Received(_Stream):
+    """Reads a message when it is asked for one."""
 
-    async def write() -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, sending: _Sending, *, answer_noise: bool, max_line_bytes: int
+    ) -> None:
+        self._reader, self._sending = reader, sending
+        self._answer_noise, self._max_line_bytes = answer_noise, max_line_bytes
+
+    async def receive(self) -> SessionMessage | Exception:
+        if self.closed:
+            raise anyio.ClosedResourceError
         try:
-            async with leaving:
-                async for message in leaving:
-                    if (line := _sendable(message.message)) is not None:
-                        writer.write(line)
-                        await taken()
+            while self._sending.waiting > MAX_UNSENT:
+                await self._sending.taken()
+                await asyncio.sleep(0)
+            line = await _line(self._reader, self._max_line_bytes)
+            if line == b"":
+                raise anyio.EndOfStream
+            try:
+                return SessionMessage(_decoded(line if isinstance(line, bytes) else b""))
+            except ValueError as error:
+                if self._answer_noise and (isinstance(line, _TooLong) or line.strip()):
+                    await self._sending.refuse(line)
+                return error
         except OSError:
-            return  # the other side is gone; reading ends by itself
-        finally:
-            written.set()
+            raise anyio.EndOfStream from None
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read)
-        tasks.start_soon(write)
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
         try:
-            yield received, sending
-        finally:
-            sending.close()
-            with anyio.move_on_after(1, shield=True):  # the last answers leave before the pipe closes
-                await written.wait()
-            tasks.cancel_scope.cancel()
-            incoming.close()
-            outgoing.close()
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
 
 
 @dataclass(frozen=True)
