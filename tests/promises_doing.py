@@ -129,7 +129,7 @@ SCRIPTS = promises(
             f"{CODE}::test_a_tool_is_a_function_of_its_server",
             f"{CODE}::test_the_last_expression_is_the_answer",
             f"{CODE}::test_names_that_are_no_identifiers_are_called_as_such",
-            "tests/test_script_examples.py::test_every_script_in_the_documents_runs",
+            "tests/docs/test_examples.py::test_every_runnable_block_runs",
         ),
     ),
     (

@@ -20,7 +20,7 @@ LARGEST = 40_000_000
 ROOM_WITHOUT_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 
 
-@pytest.mark.parametrize("name", ["encoder.onnx", "vocabulary.txt", "MODEL_CARD.md"])
+@pytest.mark.parametrize("name", ["encoder.onnx", "outline.onnx", "vocabulary.txt", "MODEL_CARD.md"])
 def test_the_model_and_its_card_are_in_the_package(name: str):
     assert (MODEL / name).is_file()
     assert len((MODEL / name).read_bytes()) > 1_000

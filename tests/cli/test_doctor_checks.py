@@ -214,11 +214,11 @@ def test_a_budget_that_no_tool_fits_is_told() -> None:
 
 def test_every_id_is_in_the_documentation() -> None:
     rooms = (
-        r"audit|budget|command|config|credential|data_dir|database|disk|door|env_file|exposure|files|pin|profile|reload|"
-        r"rules|sandbox|search|secret|server|tool|variable"
+        r"audit|budget|command|config|credential|data_dir|database|disk|door|env_file|exposure|files|openapi|pin|profile|"
+        r"program|reload|rules|sandbox|search|secret|server|tool|variable"
     )
     source = "".join(path.read_text("utf-8") for path in Path(doctor.__path__[0]).glob("*.py"))
     used = set(re.findall(rf'"((?:{rooms})\.[a-z_]+)"', source))
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "doctor.md").read_text("utf-8")
     told = set(re.findall(r"^\| `([a-z_.]+)` \|", page, re.MULTILINE))
     assert used == told

@@ -293,7 +293,7 @@ def test_on_a_narrow_terminal_answers_are_laid_out(home: Home, words: list[str])
 
 
 def test_every_filter_of_the_documentation_is_there(home: Home) -> None:
-    page = (REPOSITORY / "docs" / "searching.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "how-to" / "searching.md").read_text(encoding="utf-8")
     rows = [row.split("|") for row in page.splitlines() if row.startswith("| `")][1:]
     parameters = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
     (search, *_) = metatools.definitions(metatools.NAMES, {})

@@ -7,7 +7,7 @@ from portico.testing import connect
 from tests.interaction.fakes import ask
 from tests.interaction.test_searching import house
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "searching.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "searching.md"
 SAYS = re.compile(r"^(No tool here|Nearest server|Unlikely|Next:)", re.MULTILINE)
 
 

@@ -35,6 +35,7 @@ _FACES = ("exposure", "prefix", "intent", "top_k", "metatools", "profiles", "bud
 """What decides how the house looks to its clients."""
 _AT_ONCE = frozenset(
     {
+        "env_file",  # only what it fills in is anybody's, and that is compared by itself
         "log_level",
         "log_format",
         *(

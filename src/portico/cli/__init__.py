@@ -1,7 +1,7 @@
 """Cli: the command `portico`. Each command is a thin hand on the rooms behind it; none of them decides anything.
 
 main       the way in; `stdio` starts from here without what only people need
-commands, figures, options         every command and option as a person sees them
+commands, figures, setting_up, options   every command and option as a person sees them
 opening    flags, environment and files → a configuration, and a gateway over it
 running    loops and signals: how long a command lasts
 ending     exit codes, and errors as advice
@@ -18,5 +18,6 @@ discover, call, arguments          search, browse, describe, call
 effective, status                  what is configured, what is running
 tokens, tiers_served               what it costs
 usage, tiers                       what was used
+adopting, adoption_report, installing  servers of clients moved behind Portico, and clients pointed at it
 walk       the demo
 """

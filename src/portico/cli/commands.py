@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Group, Parameter, validators
 
 from portico import __version__
-from portico.cli import figures
+from portico.cli import figures, setting_up
 from portico.cli.ending import DONE, UNUSABLE, ended
 from portico.cli.options import Files, Given, Json, Offline, Profile, asking, unusable
 from portico.config import Exposure
@@ -22,11 +22,12 @@ _HELP = (
 )
 _EXAMPLES = """Examples:
   portico demo                          see search, describe and call at work
+  portico adopt                         take over the servers your clients have
   portico search "create an issue"      find tools in your servers
-  portico serve --config portico.yaml   one HTTP endpoint for all of them
 
-The configuration is portico.yaml or .mcp.json in this folder, or the file
-that --config or PORTICO_CONFIG names. A client's mcpServers file will do."""
+The configuration is portico.yaml or .mcp.json in this folder, else the one
+that `adopt` wrote for you, or the file that --config or PORTICO_CONFIG names.
+A client's mcpServers file will do."""
 
 _RUN, _LOOK, _SET = Group.create_ordered("Run"), Group.create_ordered("Look and call"), Group.create_ordered("Set up")
 
@@ -295,6 +296,10 @@ def audit(
         return log.audit(set_up(config or ()), Screen(as_json=json), log.Asked(tail, tool, client, failed))
 
     return ended(job, as_json=json)
+
+
+for _place, _command in enumerate((setting_up.adopt, setting_up.install, setting_up.uninstall), -3):
+    app.command(_command, group=_SET, help_epilogue="", sort_key=_place)
 
 
 @app.command(group=_SET, help_epilogue="", sort_key=0)

@@ -3,7 +3,8 @@
 Knows nothing of files, environments or flags (`config_file` does); a `Config` built in Python is as good as a loaded
 one. The key in a file is the field's name.
 
-tree (the whole) → backend (one server), limits, keeping → section (what every part has in common)
+tree (the whole) → backend (one server) → command_tool (a program as a tool) → command_words, command_code;
+limits, keeping → section (what every part has in common)
 """
 
 from portico.config.backend import (

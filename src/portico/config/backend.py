@@ -309,7 +309,8 @@ def spelled_kind(text: object) -> Kind | None:
 def fingerprint(backend: BackendConfig) -> str:
     """Identity of what decides which tools a server offers; the key of its manifest.
 
-    Header values are left out (a renewed token is the same server); a recording changes with its file.
+    Header and query values are left out (a renewed token is the same server); a recording and a description change with
+    their files.
     """
     parts: dict[str, Any] = {
         key: getattr(backend, key)
@@ -322,11 +323,17 @@ def fingerprint(backend: BackendConfig) -> str:
     }
     parts["inherit_env"] = sorted(backend.inherit_env)
     parts["headers"] = sorted(name.lower() for name in backend.headers)
+    parts["query"] = sorted(backend.query)
     if backend.recorded is not None:
-        parts["recorded"] = [str(backend.recorded)]
-        try:
-            found = backend.recorded.stat()
-            parts["recorded"] += [found.st_mtime_ns, found.st_size]
-        except OSError:
-            pass
+        parts["recorded"] = _file_mark(backend.recorded)
+    if backend.openapi is not None and "://" not in backend.openapi:
+        parts["openapi"] = _file_mark(Path(backend.openapi))
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _file_mark(path: Path) -> list[Any]:
+    try:
+        found = path.stat()
+    except OSError:
+        return [str(path)]
+    return [str(path), found.st_mtime_ns, found.st_size]

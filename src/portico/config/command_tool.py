@@ -1,40 +1,233 @@
 """A command-line program as a tool: its words, and the arguments that fill them."""
 
-from typing import Any, Literal
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, Self, cast
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
+from portico.config.command_words import NAME, Word, split, word
 from portico.config.section import Section
+
+Scalar = str | int | float
+_NUMBERS = ("integer", "number")
 
 
 class CommandArgument(Section):
-    """One argument of a command that is a tool."""
+    """One argument of a command that is a tool. A type alone (`count: integer`) is the short form."""
 
     type: Literal["string", "integer", "number", "boolean", "array"] = Field(
-        default="string", description="What it is; an array is one of strings, each a word of its own."
+        default="string", description="What it is; of an array, each item is a word of its own."
     )
     description: str = Field(default="", description="What it is for, in a sentence.")
     default: Any = Field(default=None, description="Its value when none is given.")
     required: bool = Field(default=False, description="Whether a call must give it.")
-    choices: tuple[str | int | float, ...] = Field(default=(), description="The only values it may have.")
-    pattern: str = Field(default="", description="A regular expression its text must match, from end to end.")
-    flag: str = Field(
-        default="", description="The option before its value (`--author`); of a boolean, the word that stands for true."
+    choices: tuple[Scalar, ...] = Field(default=(), description="The only values it, or an item of it, may have.")
+    pattern: str = Field(
+        default="", description="A regular expression its text, or each item's, must match from end to end."
     )
+    minimum: float | None = Field(
+        default=None, description="The least it may be; of text its characters, of an array its items."
+    )
+    maximum: float | None = Field(
+        default=None, description="The most it may be; of text its characters, of an array its items."
+    )
+    items: Literal["string", "integer", "number"] = Field(default="string", description="What an array holds.")
+    flag: str = Field(
+        default="",
+        description="The option before its value: `--author` becomes `--author=value`, `-n` becomes `-n` and the value "
+        "as the next word, and `{}` says where else (`--author {}`, `-I{}`); of a boolean, the word that stands for "
+        "true. Of an array it is repeated.",
+    )
+    options: bool = Field(
+        default=False,
+        description="Its value may begin with `-`, though the program might take it for an option. Else that is "
+        "refused unless `--` or a part of the word stands before it.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: Any) -> Any:
+        return {} if data is None else {"type": data} if isinstance(data, str) else data
+
+    @field_validator("pattern")
+    @classmethod
+    def _pattern_is_one(cls, value: str) -> str:
+        if value:
+            import regex  # it costs start-up time, and few commands have a pattern
+
+            try:
+                regex.compile(value)
+            except (regex.error, OverflowError, RecursionError, ValueError) as error:
+                raise ValueError(f"it is no regular expression ({error})") from None
+        return value
+
+    @field_validator("flag")
+    @classmethod
+    def _flag_is_one(cls, value: str) -> str:
+        if value.count("{}") > 1 or any(brace in value.replace("{}", "") for brace in "{}"):
+            raise ValueError("in a flag {} is where the value goes, once")
+        if value.startswith("{}"):
+            raise ValueError("a flag begins with the option, not with the value")
+        words = value.split(" ")
+        if len(words) > 2 or (len(words) == 2 and "{}" not in words[1]):
+            raise ValueError("a flag is one word, or an option and a word with {} in it, where the value goes")
+        return value
+
+    @model_validator(mode="after")
+    def _values_are_of_its_type(self) -> Self:
+        if self.type == "boolean" and (self.choices or self.pattern or "{}" in self.flag):
+            raise ValueError("a boolean has neither choices nor a pattern, and no value behind its flag")
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError("its minimum is over its maximum")
+        # A scalar of a file may be text where a number is meant, and the other way round.
+        object.__setattr__(self, "choices", tuple(converted(one, self.each, "a choice") for one in self.choices))
+        if self.default is not None:
+            object.__setattr__(self, "default", self._converted_default())
+        return self
+
+    def _converted_default(self) -> Any:
+        if self.type != "array":
+            value = converted(self.default, self.type, "the default")
+            if self.choices and value not in self.choices:
+                raise ValueError("the default is none of its choices")
+            return value
+        given = cast("list[Any]", self.default) if isinstance(self.default, list | tuple) else [self.default]
+        return [converted(one, self.items, "the default") for one in given]
+
+    @property
+    def free(self) -> bool:
+        """Whether it may be any text at all."""
+        return self.each == "string" and not self.choices and not self.pattern
+
+    @property
+    def each(self) -> str:
+        """The type of its value, or of each of its values."""
+        return self.items if self.type == "array" else self.type
 
 
 class CommandTool(Section):
-    """A command-line program as a tool. No shell reads it: each argument stays one word, whatever it says."""
+    """A command-line program as a tool. No shell reads it: each argument stays one word, whatever it says.
+
+    A command alone (`uptime: uptime -p`) is the short form.
+    """
 
     command: tuple[str, ...] = Field(
         min_length=1,
-        description="The program and its words; `{name}` in a word is that argument. A word whose argument is not "
-        "given is left out; arguments that no word names follow at the end.",
+        description="The program and its words, as a list or in one line; `{name}` in a word is that argument, `{{` "
+        "and `}}` are braces. A word whose argument is not given is left out. Arguments that no word names follow at "
+        "the end, those with a flag before a `--`. Without `arguments`, each name is a required text.",
     )
     description: str = Field(default="", description="What it does: what search finds and the agent reads.")
     arguments: dict[str, CommandArgument] = Field(default={}, description="Its arguments by name.")
-    stdin: str = Field(default="", description="Text it is given to read; `{name}` is an argument.")
+    stdin: str = Field(default="", description="Text it is given to read; `{name}` is an argument, as in `command`.")
     output: Literal["text", "json"] = Field(default="text", description="What it prints.")
     success: tuple[int, ...] = Field(default=(0,), description="Exit codes that are no failure.")
     read_only: bool = Field(default=False, description="It changes nothing: it may be cached and repeated.")
-    destructive: bool = Field(default=False, description="It destroys: a workflow asks before it runs.")
+    destructive: bool | None = Field(
+        default=None, description="It destroys: a workflow asks before it runs. Not said, nobody knows."
+    )
+    idempotent: bool = Field(default=False, description="To run it twice does no more than to run it once.")
+    open_world: bool | None = Field(default=None, description="It reaches beyond this machine. Not said, nobody knows.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: Any) -> Any:
+        if isinstance(data, str | list | tuple):
+            data = {"command": data}
+        if not isinstance(data, Mapping):
+            return data
+        given = dict(cast("Mapping[str, Any]", data))
+        if given.get("arguments") is None:
+            given.pop("arguments", None)
+        return given
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _in_words(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return split(value)
+        if isinstance(value, list | tuple):
+            return [_unquoted(one) for one in cast("list[Any]", value)]
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        words = self.words
+        program = words[0]
+        if program.names:
+            raise ValueError("the program itself may not be an argument: name it, and let its words be arguments")
+        if not (program.fixed or "").strip():
+            raise ValueError("the first word is the program, and it is empty")
+        used = tuple(dict.fromkeys(name for one in (*words, self.stdin_word) for name in one.names))
+        if not self.arguments and used:
+            implied = {name: CommandArgument(required=True) for name in used}
+            object.__setattr__(self, "arguments", implied)
+        for name in self.arguments:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no argument's name: use letters, digits, _ and -")
+        for name in used:
+            if name not in self.arguments:
+                known = ", ".join(self.arguments)
+                raise ValueError(f"{{{name}}} is none of its arguments ({known}); {{{{{name}}}}} is that text")
+        for one in words:
+            self._check(one)
+        from portico.config.command_code import code_in  # it costs start-up time, and many installations have none
+
+        for code in code_in(words):
+            if not code.alone and self.arguments[code.argument].free:
+                raise ValueError(
+                    f"{code.program} would run what a caller writes for {{{code.argument}}} as code: name the program "
+                    "itself, or hand the value over as a word of its own behind the code, which has it as $1 (a shell) "
+                    "or sys.argv[1] (Python)"
+                )
+        return self
+
+    def _check(self, one: Word) -> None:
+        several = [name for name in one.names if self.arguments[name].type == "array"]
+        if len(several) > 1:
+            raise ValueError(f"one word names two arrays ({', '.join(several)}): which values belong together?")
+        for name in () if one.alone else one.names:
+            if self.arguments[name].flag:
+                raise ValueError(f"{{{name}}} has a flag: let it be a word of its own, or take the flag away")
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        """The command, read."""
+        return tuple(word(text) for text in self.command)
+
+    @cached_property
+    def stdin_word(self) -> Word:
+        """What it is given to read, read."""
+        return word(self.stdin)
+
+
+def converted(value: Any, kind: str, what: str) -> Any:
+    """A value of a file as the type that its argument has; ValueError where it is none."""
+    try:
+        if kind == "boolean":
+            found = {"true": True, "yes": True, "false": False, "no": False}.get(str(value).lower())
+            if found is not None:
+                return found
+        elif isinstance(value, bool) or not isinstance(value, str | int | float):
+            pass
+        elif kind == "string":
+            return str(value)
+        elif kind == "integer":
+            return int(value) if not isinstance(value, float) or value.is_integer() else int(str(value))
+        elif math.isfinite(number := float(value)):
+            return int(number) if number.is_integer() and "." not in str(value) else number
+    except (ValueError, OverflowError):
+        pass
+    wanted = {"string": "text, in quotes", "integer": "a whole number", "number": "a number"}
+    raise ValueError(f"{what} is not {wanted.get(kind, 'true or false')}")
+
+
+def _unquoted(item: Any) -> Any:
+    """YAML reads `[cat, {path}]` as a mapping; what is meant is plain."""
+    if isinstance(item, Mapping) and len(entries := cast("Mapping[Any, Any]", item)) == 1:
+        (name, nothing), *_ = entries.items()
+        if nothing is None and isinstance(name, str) and NAME.fullmatch(name):
+            return f"{{{name}}}"
+    return item

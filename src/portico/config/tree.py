@@ -153,6 +153,11 @@ class Config(Section):
         description="PostgreSQL to share with other gateways (`postgresql://user:password@host/name`): catalog, use, "
         "tiers. Without it, there is a SQLite file in `data_dir`.",
     )
+    env_file: str | None = Field(
+        default=None,
+        description="A file of KEY=VALUE lines that ${VAR} is filled in from, relative to the file; the environment "
+        "wins over it. `portico adopt` keeps secrets there.",
+    )
     data_dir: Path = Field(
         default_factory=default_data_dir, description="Folder for what Portico remembers of its servers."
     )

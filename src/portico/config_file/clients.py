@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from portico.config import RESERVED_NAMES, TARGETS, BackendConfig, Config, spelled_kind
+from portico.config import RESERVED_NAMES, TARGETS, BackendConfig, Config, ToolRules, spelled_kind
 from portico.config_file.client_keys import (
     ALLOWING,
     CLIENTS_ALONE,
@@ -32,6 +32,7 @@ from portico.config_file.reading import Node
 
 OWN_ROOT_KEYS = frozenset(settable(Config)) - {"servers"}
 SERVER_KEYS = frozenset(settable(BackendConfig))
+RULES = frozenset(ToolRules.model_fields)
 
 
 @dataclass(slots=True)
@@ -74,8 +75,8 @@ def translate(root: Node, file: str) -> Translated:
 
 def is_clients(name: str, keys: set[str], maps: set[str]) -> bool:
     """Whether a file was written for a client: no key of ours beside the servers, and something of a client's."""
-    if CLIENTS_ALONE & maps:
-        return True
+    if CLIENTS_ALONE & maps or (name.endswith(".toml") and "mcp_servers" in maps):
+        return True  # Codex has `profiles` of its own
     return not (OWN_ROOT_KEYS & keys) and bool(
         maps - {"servers"} or "inputs" in keys or name.endswith((".json", ".jsonc"))
     )
@@ -181,6 +182,8 @@ class Entry:
             self.warn(node.line, f"{self.label}.url", "left out, httpUrl is used")
         elif key == "tools" and node.items is not None:
             self.rule("allow", node)
+        elif key == "tools" and not self.done.own and not RULES & set(node.entries or {}):
+            self.left_out.append(key)  # Codex says there which tools need no asking
         elif key in ("env", "headers") or (special is None and key in SERVER_KEYS):
             self.put(key, node)
         elif special is not None:

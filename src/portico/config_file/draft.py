@@ -40,6 +40,8 @@ class Draft:
     errors: list[Finding] = field(default_factory=list[Finding])
     warnings: list[Finding] = field(default_factory=list[Finding])
     files: list[Path] = field(default_factory=list[Path])
+    filed: set[str] = field(default_factory=set[str])
+    """Variables that an env_file gives."""
 
     def forget(self, where: Where) -> None:
         """Forget what is known about the values at and below a place that is about to be set anew."""

@@ -1,6 +1,7 @@
 """One file → plain values in the draft: placeholders filled in, paths made whole, every value with its line."""
 
 import os
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from portico.config import RESERVED_NAMES
 from portico.config_file.clients import translate
 from portico.config_file.draft import Draft, Source, Where, dotted, source_of
+from portico.config_file.env_file import Contents, content, with_env_file
 from portico.config_file.finding import Finding
 from portico.config_file.names import misspelled, server_key
 from portico.config_file.placeholders import Places, expand, read_env_file
@@ -22,11 +24,14 @@ AS_WRITTEN = frozenset(
 PATHS = ("cwd", "env_file", "recorded")
 
 
-def add_file(draft: Draft, path: Path, environ: Mapping[str, str], cwd: Path) -> None:
-    """Gather what a file says; ConfigError where it cannot be read at all."""
+def add_file(
+    draft: Draft, path: Path, environ: Mapping[str, str], cwd: Path, unwritten: Contents | None = None
+) -> None:
+    """Gather what a file says, or will say; ConfigError where it cannot be read at all."""
+    unwritten = unwritten or {}
     shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
     try:
-        data = path.read_bytes()
+        data = content(path, unwritten)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", advice=unreadable_advice(path), file=shown) from None
     draft.files.append(path)
@@ -41,6 +46,7 @@ def add_file(draft: Draft, path: Path, environ: Mapping[str, str], cwd: Path) ->
     draft.warnings += told.warnings
     places = Places(workspace_of(path, cwd), cwd, Path.home())
     base = places.workspace if path.parent.name.startswith(".") else path.parent
+    environ = with_env_file(draft, told.settings.get("env_file"), shown, environ, places, base, unwritten)
     for key, node in told.settings.items():
         if node.value is not None:
             add_setting(Values(draft, shown, (), environ, places, base, own=True), key, node)
@@ -63,7 +69,7 @@ def add_setting(values: "Values", key: str, node: Node) -> None:
         Finding(values.shown, source_of(draft.origins, where).line, dotted(where), reason)
         for where, reason in values.problems
     ]
-    if key == "data_dir" and isinstance(value, str):
+    if key in ("data_dir", "env_file") and isinstance(value, str):
         value = resolved(value, values.base)
     if key == "learning" and isinstance(value, str | bool):
         # Written out, so that a variable or a later file can change the rest of the section.
@@ -112,6 +118,7 @@ class Values:
     ) -> None:
         self.draft, self.shown, self.where, self.own = draft, shown, where, own
         self.environ, self.places, self.base = environ, places, base
+        self.outside_env = environ
         self.written: dict[str, str] = {}
         self.problems: list[tuple[Where, str]] = []
 
@@ -130,7 +137,8 @@ class Values:
         if not (as_text or isinstance(node.value, str)):
             return node.value
         bare = not self.own and where[2:3] in (("env",), ("headers",))
-        done = expand(node.text, self.environ, self.places, bare=bare)
+        environ = self.environ if where[2:3] == ("env",) else self.outside_env
+        done = expand(node.text, environ, self.places, bare=bare)
         if done.variables:
             self.draft.expanded.add(where)
             self.written[dotted(where[len(self.where) :])] = node.text
@@ -144,6 +152,11 @@ class Values:
     def server(self, entry: Node, problem: str) -> dict[str, Any]:
         """The values of one server; what it lacks becomes its `problem`."""
         self.draft.origins[self.where] = Source("file", self.shown, entry.line)
+        env = (entry.entries or {}).get("env")
+        if not self.own and env is not None and env.entries:
+            # What its client leaves as it is, the server fills in from the variable it is given (mcp-remote's headers).
+            given = {name: f"${{{name}}}" for name, node in env.entries.items() if "${" not in node.text}
+            self.outside_env = ChainMap(dict(self.environ), given)
         values: dict[str, Any] = {
             key: self.plain(node, (*self.where, key), as_text=key in AS_WRITTEN)
             for key, node in (entry.entries or {}).items()
@@ -151,6 +164,8 @@ class Values:
         for key in PATHS:
             if isinstance(values.get(key), str):
                 values[key] = resolved(values[key], self.base)
+        if isinstance(values.get("openapi"), str) and "://" not in values["openapi"]:
+            values["openapi"] = resolved(values["openapi"], self.base)
         if values.get("functions") and values.get("cwd") is None:
             values["cwd"] = str(self.base)  # where they are imported from
         if isinstance(values.get("command"), str):

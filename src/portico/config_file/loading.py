@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from portico.config import Config
 from portico.config_file.draft import Draft, Source, dotted, source_of
+from portico.config_file.env_file import Contents, with_named_file
 from portico.config_file.finding import Finding, as_one_error
 from portico.config_file.gathering import add_file
 from portico.config_file.keys import Key, keys, meant
@@ -37,6 +38,8 @@ class LoadedConfig:
     """The first file; None when there is none and the caller shows its demo servers."""
     files: tuple[Path, ...]
     """Everything that was read: a change in any of them is a reason to load again."""
+    filed: frozenset[str] = frozenset()
+    """Variables that an env_file gives, so that whoever starts Portico need not have them."""
 
 
 def load(
@@ -45,17 +48,20 @@ def load(
     environ: Mapping[str, str] | None = None,
     *,
     cwd: Path | None = None,
+    unwritten: Contents | None = None,
 ) -> LoadedConfig:
     """The configuration these sources make; ConfigError lists everything that is wrong with them.
 
     `flags` maps dotted keys (`gateway.port`) to values, None meaning not given. Of several files a later one wins.
+    `unwritten` is what files will hold, to try it before it is written.
     """
     environ = os.environ if environ is None else environ
     cwd = cwd or Path.cwd()
     chosen = [paths] if isinstance(paths, (str, Path)) else list(paths or find_files(environ, cwd))
     draft = Draft()
+    filled = with_named_file(draft, environ, cwd, unwritten or {})
     for path in chosen:
-        add_file(draft, cwd / Path(path).expanduser(), environ, cwd)
+        add_file(draft, cwd / Path(path).expanduser(), filled, cwd, unwritten)
     add_environment(draft, environ)
     add_flags(draft, flags or {})
     config: Config | None = None
@@ -72,8 +78,8 @@ def load(
     default = Source("default")
     sources = {key.dotted: default for key in keys() if "*" not in key.path}
     sources |= {dotted(where): source for where, source in draft.origins.items()}
-    first = draft.files[0] if draft.files else None
-    return LoadedConfig(config, sources, tuple(draft.warnings), first, tuple(draft.files))
+    first = cwd / Path(chosen[0]).expanduser() if chosen else None
+    return LoadedConfig(config, sources, tuple(draft.warnings), first, tuple(draft.files), frozenset(draft.filed))
 
 
 def find_files(environ: Mapping[str, str], cwd: Path) -> list[Path]:
@@ -124,4 +130,6 @@ def as_value(key: Key, value: Any) -> Any:
     """What a text outside a file means: commas separate, ~ is home."""
     if key.many and isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
+    if key.path == ("env_file",):
+        return os.path.expanduser(value)
     return Path(value).expanduser() if key.path == ("data_dir",) else value

@@ -42,6 +42,7 @@ SHAPES = re.compile(
     re.VERBOSE,
 )
 ONLY_PLACEHOLDERS = re.compile(r"(?:(?:Bearer|Basic|Token) )?(?:\$\{\w[\w:]*\})+", re.IGNORECASE)
+SLOT = re.compile(r"(?:^|=)\{[A-Za-z_][\w-]*\}$")
 HEADER_FLAGS = ("-H", "--header", "--headers")
 ENV_FLAGS = ("-e", "--env")
 
@@ -65,11 +66,13 @@ def masked_server(plain: Mapping[str, Any], backend: BackendConfig) -> dict[str,
     shown: dict[str, Any] = {
         key: value if key == "problem" else masked_value(value, key, backend.written)
         for key, value in plain.items()
-        if key not in ("env", "headers", "args")
+        if key not in ("env", "headers", "query", "args")
     }
-    for key in ("env", "headers"):
+    for key in ("env", "headers", "query"):
         shown[key] = {name: secret(f"{key}.{name}", backend.written) for name in plain[key]}
     shown["args"] = masked_args(backend.args, backend.written)
+    for name, tool in backend.commands.items():
+        shown["commands"][name]["command"] = masked_command(tool.command, name, backend.written)
     return {key: shown[key] for key in plain}
 
 
@@ -89,12 +92,25 @@ def masked_value(value: Any, key: str, written: Mapping[str, str]) -> Any:
     return masked_text(value) if isinstance(value, str) else value
 
 
-def masked_args(args: Sequence[str], written: Mapping[str, str]) -> list[str]:
+def masked_command(words: Sequence[str], tool: str, written: Mapping[str, str]) -> list[str]:
+    """The words of a command that is a tool; written in one line, they are told as they were written."""
+    key = f"commands.{tool}"
+    line = written.get(f"{key}.command", written.get(key))
+    if line is not None:
+        words, written = line.split(), {}
+    # A list may stand under the tool's name itself.
+    key = key if any(place.startswith(f"{key}.") and place[len(key) + 1 :].isdigit() for place in written) else ""
+    shown = masked_args(words, written, key or f"commands.{tool}.command")
+    # `--token {token}` is the caller's to fill in.
+    return [text if text != told and SLOT.search(text) else told for text, told in zip(words, shown, strict=True)]
+
+
+def masked_args(args: Sequence[str], written: Mapping[str, str], under: str = "args") -> list[str]:
     """Arguments; the one after `--token`, `-e` or `-H` is judged by that."""
     shown: list[str] = []
     before = ""
     for index, arg in enumerate(args):
-        key = f"args.{index}"
+        key = f"{under}.{index}"
         text = written.get(key, arg)
         name, sign, _ = text.partition("=")
         is_flag = text.startswith("-")

@@ -100,7 +100,7 @@ def variable_for(input_id: str) -> str:
     return re.sub(r"\W+", "_", input_id).strip("_").upper() or "VAR"
 
 
-ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*")
+ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*", re.DOTALL)
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?""")
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -109,7 +109,8 @@ def read_env_file(text: str) -> tuple[dict[str, str], list[int]]:
     """KEY=VALUE lines (comments, quotes, `export`), and the numbers of the lines that are none."""
     values: dict[str, str] = {}
     odd: list[int] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # Only these end a line: splitlines would also cut a value at U+2028 and its like.
+    for number, line in enumerate(re.split("\r\n|\n|\r", text), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = ENV_LINE.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Bytes of a file → a tree of nodes that know their lines. YAML, and JSON as editors write it.
+"""Bytes of a file → a tree of nodes that know their lines. YAML, JSON as editors write it, and TOML.
 
 JSON has a reader of its own: YAML's refuses the comments, tabs and `\\ud83d\\ude00` pairs that clients' files have, and
 `json` tells no lines. Nothing here knows what the keys mean.
@@ -57,6 +57,10 @@ def read_tree(data: bytes, file: str, loader: Any = FASTEST_LOADER) -> tuple[Nod
             return None, []
         if file.endswith((".json", ".jsonc")):
             return JsonReader(text, file, findings).read(), findings
+        if file.endswith(".toml"):
+            from portico.config_file.toml_reading import read_toml  # one client's files are in it
+
+            return read_toml(text), findings
         if text.lstrip()[0] in "{/":
             # Flow YAML that is also JSON is read as JSON; what only YAML allows falls through, with YAML's errors.
             try:

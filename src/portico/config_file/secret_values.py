@@ -8,11 +8,11 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from portico.config import BackendConfig, Config
-from portico.config_file.masking import MASK, SECRET_NAME, masked_args
+from portico.config_file.masking import MASK, SECRET_NAME, masked_args, masked_command
 
 SHORTEST = 6
 """Characters: a shorter value stands in too many harmless words."""
@@ -37,15 +37,25 @@ def secret_values(config: Config, environ: Mapping[str, str] = os.environ) -> fr
 
 def _of_server(server: BackendConfig, environ: Mapping[str, str]) -> Iterator[str]:
     yield from server.headers.values()
+    yield from server.query.values()
     given = {**{name: environ.get(name, "") for name in server.inherit_env}, **server.env}
     for name, value in given.items():
         # A folder or a number under a harmless name says nothing secret, and stands in half of all log lines.
         if SECRET_NAME.search(name) or not (_PATH.match(value) or _HARMLESS.fullmatch(value)):
             yield value
             yield from _in_url(value)
-    if server.url is not None:
-        yield from _in_url(server.url)
-    for arg, told in zip(server.args, masked_args(server.args, server.written), strict=True):
+    for address in (server.url, server.base_url, server.openapi):
+        yield from _in_url(address or "")
+    yield from _in_words(server.args, masked_args(server.args, server.written))
+    for name, tool in server.commands.items():
+        told = masked_command(tool.command, name, server.written)
+        # Of a command in one line, what is not told as it is; it may have been split otherwise.
+        same = len(told) == len(tool.command)
+        yield from _in_words(tool.command, told if same else [arg if arg in told else MASK for arg in tool.command])
+
+
+def _in_words(args: Sequence[str], shown: Sequence[str]) -> Iterator[str]:
+    for arg, told in zip(args, shown, strict=True):
         if told == arg:
             continue
         yield from _in_url(arg)

@@ -1,4 +1,4 @@
-"""A reading in Prometheus' words: every metric's name, help and labels. docs/monitoring.md explains each of them.
+"""A reading in Prometheus' words: every metric's name, help and labels. docs/reference/metrics.md explains them.
 
 Label values are names from the configuration and words of our own, never anything that a server or client said.
 """

@@ -44,6 +44,19 @@ def make_backend(name: str, config: BackendConfig, limits: Limits, guard: Guard)
             if config.kind == "sse":
                 return SseBackend(name, url, config.headers, roots(config.roots), size)
             return HttpBackend(name, url, config.headers, config.protocol, roots(config.roots), size)
+        case "openapi":
+            # Imported here: many installations have none. The HTTP client comes later still, with the first call.
+            from portico.upstream.openapi.backend import OpenApiBackend
+
+            place, size = cast(str, config.openapi), int(limits.max_message_bytes)
+            return OpenApiBackend(name, place, config.base_url, config.headers, config.query, size)
+        case "commands":
+            # Imported here: many installations have none.
+            from portico.upstream.commands.backend import CommandsBackend
+            from portico.upstream.commands.running import Surroundings
+
+            around = Surroundings(config.env, config.inherit_env, config.cwd, int(limits.max_message_bytes), guard)
+            return CommandsBackend(name, config.commands, around, config.description)
         case "functions":
             return ImportedFunctions(name, cast(str, config.functions), config.cwd)
         case "recorded":

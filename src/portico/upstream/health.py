@@ -18,8 +18,8 @@ from portico.upstream.instances import Instance, Instances
 
 logger = logging.getLogger(__name__)
 
-UNCHECKED = ("functions", "recorded")
-"""Servers that are in this process, or nowhere."""
+UNCHECKED = ("commands", "functions", "openapi", "recorded")
+"""Servers that are in this process, or nowhere while nobody calls them."""
 
 
 def due(instance: Instance, now: float, patience: float) -> bool:

@@ -18,7 +18,7 @@ _JWT = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]*")
 
 def check(name: str, server: BackendConfig, places: Places, now: float | None = None) -> Iterator[Finding]:
     """What is wrong with the credentials of one server."""
-    for section in ("env", "headers"):
+    for section in ("env", "headers", "query"):
         values: dict[str, str] = getattr(server, section)
         for variable, value in values.items():
             at = places.server(name, section, variable)

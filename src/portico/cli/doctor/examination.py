@@ -10,10 +10,12 @@ from portico.catalog.entries import Source, listed, manifest_of
 from portico.catalog.snapshot import ServerEntry
 from portico.cli.doctor import (
     budgets,
+    command_tools,
     commands,
     configuration,
     credentials,
     database,
+    descriptions,
     door,
     folders,
     machine,
@@ -157,6 +159,10 @@ def _looked_at(found: Read, wanted: Mapping[str, BackendConfig], *, house: bool)
         yield from configuration.variables(name, server, os.environ, places)
         if server.usable and server.command:
             yield from commands.check(name, server, places)
+        if server.usable and server.commands:
+            yield from command_tools.check(name, server, places)
+        if server.usable and server.openapi:
+            yield from descriptions.check(name, server, places)
     plain = list(secrets.in_plain_text(config, places))
     yield from (one for one in plain if house or one.server in wanted)
     if house:

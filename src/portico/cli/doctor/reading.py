@@ -143,9 +143,9 @@ def _remedy(message: str) -> str:
         return "Create the file, or correct `env_file`; it is relative to the configuration file."
     if "say how to reach it" in message:
         return "Write command: … and args: [ … ], or url: https://…"
-    return (
-        "" if _id(message) != "config.invalid" else "`portico config` shows the keys; docs/configuration.md lists them."
-    )
+    if _id(message) != "config.invalid":
+        return ""
+    return "`portico config` shows the keys; docs/reference/configuration.md lists them."
 
 
 def _server(key: str) -> str:

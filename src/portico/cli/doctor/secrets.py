@@ -1,7 +1,7 @@
 """What in a configuration is secret, and whether it was written there in plain text. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from portico.cli.doctor.finding import Finding, Places
@@ -100,25 +100,35 @@ def _finding(name: str, at: Mapping[str, object], where: tuple[str | int, ...]) 
 
 def _of(server: BackendConfig) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Where each secret of a server is, and what it is."""
-    for section in ("env", "headers"):
+    for section in ("env", "headers", "query"):
         values: dict[str, str] = getattr(server, section)
         for name, value in values.items():
             if is_secret(name, value):
                 yield (section, name), value
+    yield from _in_words(("args",), server.args)
+    for tool, command in server.commands.items():
+        # An argument's place is nobody's secret.
+        fixed = tuple(
+            text if word.fixed is not None else "" for text, word in zip(command.command, command.words, strict=True)
+        )
+        yield from _in_words(("commands", tool, "command"), fixed)
+    if server.url and _with_password(server.url):
+        yield ("url",), _password(server.url)
+
+
+def _in_words(where: tuple[str, ...], words: Sequence[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     before = ""
-    for position, argument in enumerate(server.args):
+    for position, argument in enumerate(words):
         name, sign, value = argument.partition("=")
         if sign and _FLAG.fullmatch(name) and is_secret(name, value):
-            yield ("args", position), value
+            yield (*where, position), value
         elif (
             (_FLAG.fullmatch(before) and not argument.startswith("-") and is_secret(before, argument))
             or _KNOWN_SHAPES.search(argument)
             or _with_password(argument)
         ):
-            yield ("args", position), argument
+            yield (*where, position), argument
         before = argument
-    if server.url and _with_password(server.url):
-        yield ("url",), _password(server.url)
 
 
 def _password(url: str) -> str:

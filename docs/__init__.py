@@ -1,0 +1,1 @@
+"""The documentation: pages by kind, the site's settings (`conf.py`), and what writes the reference (`generate`)."""

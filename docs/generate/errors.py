@@ -1,0 +1,82 @@
+"""The tree of errors: when each is raised, what it is on every wire, what to do about it."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+
+from starlette.requests import Request
+
+from docs.generate.markdown import code, joined, table
+from portico import errors
+from portico.api.problems import on_portico_error
+from portico.errors import PorticoError
+
+ADVICE: Mapping[str, str] = {
+    "PorticoError": "The log of the gateway says what happened. `PORTICO_DEBUG=1` before a command shows where.",
+    "ConfigError": "Mend the file at the line that is named; `portico doctor` finds everything that is wrong at once.",
+    "UnknownName": "Take one of the nearest names, or search for what you want to do.",
+    "InvalidArguments": "Send the arguments that the problems ask for. The tool's parameters are in the answer.",
+    "BackendUnavailable": "Use another tool, or try again at the time that is named; `portico status` has the reason, "
+    "`portico restart NAME` starts the server anew.",
+    "BackendTimeout": "Look whether it took effect before trying again, unless the tool only reads. "
+    "`timeouts.call_s` of the server gives it longer.",
+    "BackendBusy": "Try again after `retry_after_s`; `limits` of the server allow more at once.",
+    "RecordedOnly": "Configure the real server. A recording is for trying search out.",
+    "Overloaded": "Try again after `retry_after_s`; `limits` allow more requests in all, or of one client.",
+    "StaleCursor": "Ask again without the cursor: the list has changed since.",
+    "RemoteError": "What the server means by its error is in its own documentation; nothing of it was changed.",
+}
+_CARRIES: Mapping[str, str] = {
+    "ConfigError": "`file`, `line`, `key`",
+    "UnknownName": "`nearest`",
+    "InvalidArguments": "`problems`",
+    "BackendBusy": "`retry_after_s`",
+    "Overloaded": "`retry_after_s`",
+    "RemoteError": "`code`, `message` and `data` of the server",
+}
+_OVER_REST = frozenset({"PorticoError", "UnknownName", "BackendUnavailable", "BackendTimeout", "StaleCursor"})
+"""Those that a route may meet: no tool is called there."""
+
+
+def tree(error: type[PorticoError] = PorticoError, depth: int = 0) -> Iterator[tuple[type[PorticoError], int]]:
+    """Every error of the module, parents first, each with how deep it is."""
+    yield error, depth
+    for one in error.__subclasses__():
+        if one.__module__ == errors.__name__:
+            yield from tree(one, depth + 1)
+
+
+def page() -> str:
+    """The tree as a picture, then a heading for each."""
+    return joined([f"```text\n{_drawn()}\n```", *(part for error, _ in tree() for part in _error(error))])
+
+
+def _drawn() -> str:
+    """The tree as the module draws it."""
+    return str(errors.__doc__).partition("\n\n")[2].partition("\n\n")[0]
+
+
+def _error(error: type[PorticoError]) -> Iterator[str]:
+    name = error.__name__
+    yield f"## `{name}`"
+    yield _said(name) or str(error.__doc__)
+    rows = [
+        ("kind", code(error.kind)),
+        ("JSON-RPC code", "the server's own" if name == "RemoteError" else code(str(error.code))),
+        ("HTTP status over REST", code(str(_status(error))) if name in _OVER_REST else ""),
+        ("may be tried again", "yes" if error.retryable else "no"),
+        ("carries", _CARRIES.get(name, "")),
+        ("is a", code(error.__bases__[0].__name__)),
+    ]
+    yield table(("", ""), ((label, value) for label, value in rows if value))
+    yield f"**What to do:** {ADVICE[name]}"
+
+
+def _said(name: str) -> str:
+    """What the module's drawing says of an error, as a sentence."""
+    found = re.search(rf"\b{name}\s{{2,}}(.+)$", str(errors.__doc__), re.MULTILINE)
+    return f"{found[1][0].upper()}{found[1][1:]}." if found else ""
+
+
+def _status(error: type[PorticoError]) -> int:
+    return asyncio.run(on_portico_error(Request({"type": "http"}), error(""))).status_code

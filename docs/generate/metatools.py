@@ -1,0 +1,135 @@
+"""The meta-tools as clients get them: what each says of itself, takes, costs, and answers on the demo servers."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from docs.generate.markdown import block, code, joined, table, values, written
+from portico.config import Config
+from portico.demo import servers
+from portico.disclosure.capability import capability_index
+from portico.disclosure.metatools import CALL, NAMES, READ, SEARCH, definitions, parameters
+from portico.disclosure.tokens import ESTIMATE
+from portico.testing import connect, gateway_over
+
+_WIDTH = 120
+_LARGE = {"name": "random.random_numbers", "arguments": {"count": 1000, "seed": 7, "whole": False}}
+EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "search_tools": {"query": "convert miles to kilometres", "limit": 2},
+    "browse_tools": {"server": "units"},
+    "describe_tools": {"names": ["units.convert_units"]},
+    "call_tool": {"name": "units.convert_units", "arguments": {"value": 26.2, "from_unit": "mi", "to_unit": "km"}},
+    "run_code": {
+        "code": "far = [await units.convert_units(value=miles, from_unit='mi', to_unit='km') for miles in (1, 26)]"
+        "\n[one['value'] for one in far]"
+    },
+    "run_workflow": {
+        "steps": [
+            {"id": "rolled", "tool": "random.roll_dice", "arguments": {"dice": "4d6", "seed": 7}},
+            {
+                "id": "stats",
+                "tool": "calculator.summarize_numbers",
+                "arguments": {"numbers": "${rolled.rolls}"},
+            },
+        ]
+    },
+    "read_result": {"result_id": "…", "path": "result[:3]"},
+}
+"""What each is asked, for its example. A result's id is known when there is one."""
+
+
+def page() -> str:
+    """A heading for each of them."""
+    answers = asyncio.run(_answered())
+    shown = {one["name"]: one for one in definitions(NAMES, {})}
+    search = shown[SEARCH]
+    # Whoever reads this has other servers: the index that clients get of theirs is left out.
+    shown[SEARCH] = {**search, "description": search["description"].removesuffix(capability_index({})).strip()}
+    costs = {name: ESTIMATE.count(json.dumps(tool, separators=(",", ":"))) for name, tool in shown.items()}
+    together = f"The {len(shown)} definitions cost about {sum(costs.values()):,} tokens together (an estimate)."
+    parts = (part for name in NAMES for part in _tool(shown[name], costs[name], answers[name]))
+    return joined([together, *parts])
+
+
+def _tool(tool: Mapping[str, Any], cost: int, answer: tuple[Mapping[str, Any], str]) -> Iterator[str]:
+    name: str = tool["name"]
+    listed, takes = tool["inputSchema"], parameters(name)
+    hints = tool["annotations"]
+    yield f"## `{name}`"
+    yield f"> {tool['description']}"
+    manner = "Read-only" if hints["readOnlyHint"] else "May do whatever the tool it calls does"
+    yield f"{manner}. Listed, its definition costs about {cost} tokens."
+    required = listed.get("required", ())
+    rows = (
+        (code(key), _type(shape), "required" if key in required else _default(shape), _meaning(shape))
+        for key, shape in takes["properties"].items()
+    )
+    yield table(("parameter", "type", "default", "meaning"), rows)
+    asked, said = answer
+    yield "An example, on the servers of `portico demo`:"
+    yield block("json", _asked(asked))
+    yield block("text", said)
+
+
+def _type(shape: Mapping[str, Any]) -> str:
+    if "enum" in shape:
+        return values(shape["enum"])
+    kind = shape.get("type", "any")
+    return f"{shape['items'].get('type', 'any')}[]" if kind == "array" else str(kind)
+
+
+def _default(shape: Mapping[str, Any]) -> str:
+    return code(written(shape["default"])) if "default" in shape else ""
+
+
+def _meaning(shape: Mapping[str, Any]) -> str:
+    low, high = (shape.get(one, shape.get(many)) for one, many in (("minimum", "minItems"), ("maximum", "maxItems")))
+    bounds = f"{low:,} … {high:,}" if low is not None and high is not None else ""
+    return " · ".join(part for part in (shape.get("description", ""), bounds) if part)
+
+
+def _asked(arguments: Mapping[str, Any]) -> str:
+    """The arguments on one line, or where that is too long one for each step."""
+    short = json.dumps(arguments, ensure_ascii=False)
+    if len(short) <= _WIDTH:
+        return short
+    lines: list[str] = []
+    for key, value in arguments.items():
+        if isinstance(value, list):
+            steps = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in cast("list[Any]", value))
+            lines.append(f'  "{key}": [\n{steps}\n  ]')
+        else:
+            lines.append(f'  "{key}": {json.dumps(value, ensure_ascii=False)}')
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _settled(text: str) -> str:
+    """Without what differs from run to run: cursors are signed, and steps take a while."""
+    return re.sub(r"\b\d+\.\d+ s\b", "0.01 s", re.sub(r'cursor="[\w-]+"', 'cursor="…"', text))
+
+
+async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
+    """What each is asked and says: from the same gateway, so that a result that was kept can be read."""
+    found: dict[str, tuple[Mapping[str, Any], str]] = {}
+    config = Config(servers=servers(), budgets={"result": 1000})  # pyright: ignore[reportArgumentType]
+    async with gateway_over(config=config) as gateway, connect(gateway) as client:
+        if (encoding := gateway.catalog.encode()) is not None:
+            await asyncio.wait_for(encoding, 60)
+
+        async def said(name: str, asked: Mapping[str, Any]) -> str:
+            result: Any = await asyncio.wait_for(client.call_tool(name, dict(asked)), 60)
+            assert not result.is_error, result.content
+            return _settled("\n".join(block.text for block in result.content if block.type == "text"))
+
+        for name in NAMES:
+            asked = EXAMPLES[name]
+            if name == READ:
+                large = await said(CALL, _LARGE)
+                kept = re.findall(r"portico://result/([\w-]+)", large)[0]
+                text = (await said(name, {**asked, "result_id": kept})).replace(kept, "…")
+                found[name] = asked, text
+            else:
+                found[name] = asked, await said(name, asked)
+    return found

@@ -1,0 +1,32 @@
+"""Which pages are generated, and what each of them should read."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from docs.generate import cli, configuration, errors, metatools, metrics, resources, rest
+
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
+MARK = "<!-- Written by `python -m docs.generate` from here on: change the code, not this text. -->"
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration.page,
+    "cli.md": cli.page,
+    "meta-tools.md": metatools.page,
+    "rest.md": rest.page,
+    "resources.md": resources.page,
+    "metrics.md": metrics.page,
+    "errors.md": errors.page,
+}
+
+
+def filled_in(name: str) -> str:
+    """A page with everything below its mark written anew."""
+    head, mark, _ = (REFERENCE / name).read_text(encoding="utf-8").partition(MARK)
+    if not mark:
+        raise ValueError(f"{name} has no line {MARK}")
+    return f"{head}{MARK}\n\n{PAGES[name]().strip()}\n"
+
+
+def stale() -> dict[Path, str]:
+    """The pages that are not as the code is, with what they should read."""
+    found = {REFERENCE / name: filled_in(name) for name in PAGES}
+    return {path: text for path, text in found.items() if text != path.read_text(encoding="utf-8")}

@@ -1,0 +1,122 @@
+"""What clients' files were before Portico came: a copy of each, and a record of what was written, in the data folder.
+
+Not beside the file: there it might be committed, and clients' files hold secrets. Only this person may read it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from portico.adoption.file_writing import read_file, write_file
+from portico.adoption.places import Place
+from portico.errors import ConfigError
+
+_RECORD, _BEFORE = "record.json", "before"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was done to one server map of one file."""
+
+    client: str
+    scope: str
+    file: str
+    keys: tuple[str, ...]
+    format: str
+    wrote: str
+    """The digest of what was written."""
+    existed: bool
+    """Whether there was a file before."""
+    entry: Mapping[str, Any]
+    """Our entry as it was written."""
+    made_keys: int = 0
+    """How many of the keys were not there before."""
+    made_folders: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """The servers that were taken out."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.scope, Path(self.file), self.format, self.keys)  # pyright: ignore[reportArgumentType]
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Backups:
+    """The folder that they are kept in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, place: Place) -> Record | None:
+        """What was done there; None where nothing was, or its record is gone."""
+        return _read(self._home(place))
+
+    def every(self) -> Iterator[Record]:
+        """Everything that was done and not undone."""
+        homes = sorted(home for home in self.folder.iterdir() if home.is_dir()) if self.folder.is_dir() else []
+        yield from filter(None, map(_read, homes))
+
+    def before(self, place: Place) -> bytes | None:
+        """What the file was."""
+        return read_file(self._home(place) / _BEFORE)
+
+    def keep(self, record: Record, before: bytes | None) -> Path | None:
+        """Keep what a file was, before it is changed; where the copy is."""
+        home, copy = self._home(record.place), None
+        if before is not None:
+            copy = home / _BEFORE
+            self._write(copy, before)
+        self._write(home / _RECORD, json.dumps(asdict(record), indent=2).encode())
+        return copy
+
+    def drop(self, place: Place) -> None:
+        """Forget what was undone."""
+        home = self._home(place)
+        for name in (_RECORD, _BEFORE):
+            with contextlib.suppress(OSError):
+                (home / name).unlink()
+        for folder in (home, self.folder):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def path(self, place: Place) -> Path:
+        """Where the copy of a file is."""
+        return self._home(place) / _BEFORE
+
+    def _home(self, place: Place) -> Path:
+        target = os.path.realpath(place.path)
+        name = hashlib.blake2b("\0".join((target, *place.keys)).encode(errors="surrogatepass"), digest_size=6)
+        return self.folder / f"{place.path.name}-{name.hexdigest()}"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be made: {error.strerror}; without a backup nothing is changed",
+                advice="PORTICO_DATA_DIR names another folder.",
+                file=str(path.parent),
+            ) from None
+        write_file(path, data, read_file(path), mode=0o600)
+
+
+def _read(home: Path) -> Record | None:
+    data = read_file(home / _RECORD)
+    if data is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(data)
+        for name in ("keys", "made_folders", "replaced"):
+            found[name] = tuple(found[name])
+        return Record(**found)
+    except (ValueError, TypeError, KeyError):
+        # Damaged: then the file is treated as one that a person has changed.
+        return None

@@ -1,0 +1,86 @@
+"""An HTTP API as a server: how its description is read, and read again when it has changed."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.errors import BackendUnavailable
+from portico.upstream.backend import Connection, Era, Listener
+from portico.upstream.http_headers import address_of, header_lines, safe_url
+
+
+@dataclass
+class OpenApiBackend:
+    """A server made of a description."""
+
+    name: str
+    place: str = field(repr=False)
+    """The description: URL or file."""
+    base_url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_message_bytes: int = 64 * 2**20
+    notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _api: Any = field(default=None, init=False, repr=False)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
+
+    kind = "openapi"
+
+    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
+        """Read the description."""
+        header_lines(self.headers)
+        try:
+            api = await self.current()
+            address_of(api.server)
+        except BackendUnavailable as error:
+            self.notes["last_error"] = error.message
+            raise
+        self.notes["last_error"] = ""
+        exchange = self.notes["exchange"] = await asyncio.to_thread(self._exchange, api.server)
+        from portico.upstream.openapi.connection import OpenApiConnection
+
+        return OpenApiConnection(self.name, api, self.current, self.headers, self.query, exchange)
+
+    async def current(self) -> Any:
+        """The API as its description has it now; read once, however many ask."""
+        async with self._turn:
+            self._api = await asyncio.to_thread(self._read)
+            return self._api
+
+    def diagnostics(self) -> Mapping[str, Any]:
+        """Where the description and the API are, how many operations there are, and what is odd about them."""
+        shown = safe_url(self.place) if "://" in self.place else self.place
+        found: dict[str, Any] = {"openapi": shown, "last_error": self.notes.get("last_error", "")}
+        if self._api is not None:
+            found |= {"url": safe_url(self._api.server), "operations": len(self._api.plans)}
+            if self._api.notes:
+                found["note"] = "; ".join(self._api.notes)
+        if (exchange := self.notes.get("exchange")) is not None:
+            found["requests"] = exchange.sent
+        return found
+
+    def _read(self) -> Any:
+        from portico.upstream.openapi.loading import load
+        from portico.upstream.openapi.reading import Source, unchanged
+        from portico.upstream.openapi.tools import Given
+
+        known = self._api
+        if known is not None and unchanged(known.marks):
+            return known
+        source = Source(self.name, self.place, self.headers, self.base_url)
+        given = Given(frozenset(name.lower() for name in self.headers), frozenset(self.query))
+        try:
+            return load(source, given, known)
+        except BackendUnavailable as error:
+            if known is None:
+                raise
+            # What was read before is good enough while the place it came from is not there.
+            self.notes["last_error"] = error.message
+            return known
+
+    def _exchange(self, server: str) -> Any:
+        # Imported late, and off the loop: a gateway whose API is not called does not pay for the HTTP client.
+        from portico.upstream.openapi.exchange import Exchange
+
+        return Exchange(self.name, server, self.headers, self.max_message_bytes)

@@ -1,0 +1,123 @@
+"""One request to an API over the wire: pooled, bounded, redirected only within its origin.
+
+Proxy settings and netrc files of the environment are not read, as for every other server.
+"""
+
+from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+
+import httpx2
+
+from portico.errors import BackendUnavailable
+from portico.upstream.http_exchange import CONNECT_S, ServerUnreachable, StreamCut
+from portico.upstream.http_headers import safe_url
+from portico.upstream.openapi.addresses import MAX_REDIRECTS, redirected
+from portico.upstream.openapi.answers import Answer
+from portico.upstream.openapi.bodies import Sent
+from portico.upstream.openapi.trust import trust
+
+MAX_CONNECTIONS = 100
+MAX_ERROR_BYTES = 1024 * 1024
+_ACCEPT = "application/json, text/*;q=0.9, */*;q=0.8"
+
+
+class Exchange:
+    """Requests to one API."""
+
+    def __init__(self, name: str, server: str, headers: Mapping[str, str], limit: int) -> None:
+        """Made in a thread: the certificates may have to be read."""
+        self._name = name
+        self._limit = limit
+        self.sent = 0
+        self._headers = {"accept": _ACCEPT, "accept-encoding": "identity", "user-agent": "portico"}
+        self._headers |= {key.lower(): value for key, value in headers.items()}
+        self._client = httpx2.AsyncClient(
+            trust_env=False,
+            follow_redirects=False,
+            # A server may set cookies; what one caller did must not reach the next one's request.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            verify=trust(server),
+            # The caller has a clock of its own, over all of it.
+            timeout=httpx2.Timeout(None, connect=CONNECT_S),
+            limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=16),
+        )
+
+    async def ask(self, method: str, url: str, headers: Mapping[str, str], body: Sent | None) -> Answer:
+        """Send a request and read the reply."""
+        try:
+            for _ in range(MAX_REDIRECTS + 1):
+                self.sent += 1
+                request = self._request(method, url, headers, body)
+                reply = await self._client.send(request, stream=True)
+                try:
+                    target = redirected(method, url, reply.status_code, reply.headers.get("location"))
+                    if target is None:
+                        return await self._answer(url, reply)
+                finally:
+                    await reply.aclose()
+                body = body if target[0] == method else None
+                method, url = target
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise ServerUnreachable(
+                f"{self._where(url)} cannot be reached: {_why(error)}",
+                advice="Check that the API runs and that `base_url` is right.",
+            ) from error
+        except httpx2.InvalidURL as error:
+            raise BackendUnavailable(
+                f"{self._where(url)} is no address: {error}", advice="Check `base_url`."
+            ) from error
+        except httpx2.HTTPError as error:
+            raise StreamCut(
+                f"{self._where(url)}: {_why(error)}", advice="Whether it was carried out is not known."
+            ) from error
+        error = BackendUnavailable(f"{self._where(url)} redirects again and again")
+        error.retryable = False
+        raise error
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._client.aclose()
+
+    def _request(self, method: str, url: str, headers: Mapping[str, str], body: Sent | None) -> httpx2.Request:
+        sent: dict[str, str] = {**self._headers, **headers}
+        given: dict[str, Any] = {}
+        if body is not None:
+            sent.pop("content-type", None)
+            if body.files:
+                given["files"] = list(body.files)
+            elif body.media_type:
+                given["content"] = body.content
+                sent["content-type"] = body.media_type
+        encoded = [(key.encode("latin-1"), value.encode()) for key, value in sent.items()]
+        return self._client.build_request(method, url, headers=encoded, **given)
+
+    async def _answer(self, url: str, reply: httpx2.Response) -> Answer:
+        limit = self._limit if reply.status_code < 400 else min(self._limit, MAX_ERROR_BYTES)
+        pieces, size = list[bytes](), 0
+        async for piece in reply.aiter_bytes():
+            size += len(piece)
+            if size > limit:
+                if reply.status_code >= 400:
+                    break
+                error = BackendUnavailable(
+                    f"{self._name} sent a message over {self._limit} bytes",
+                    advice="Ask for less at once, or raise limits.max_message_bytes.",
+                )
+                error.retryable = False
+                raise error
+            pieces.append(piece)
+        headers = {key.lower(): value for key, value in reply.headers.items()}
+        return Answer(safe_url(url), reply.status_code, headers, b"".join(pieces))
+
+    def _where(self, url: str) -> str:
+        return f"{self._name} ({safe_url(url)})"
+
+
+def _why(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__

@@ -1,0 +1,134 @@
+"""A description → an `Api`: its tools, and how each is called. Runs in a thread: a large one takes a second or two."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portico.errors import BackendUnavailable
+from portico.upstream import jsontext
+from portico.upstream.backend import Raw
+from portico.upstream.http_headers import safe_url
+from portico.upstream.openapi import swagger
+from portico.upstream.openapi.addresses import origin, server_url
+from portico.upstream.openapi.advice import schemes, wanted
+from portico.upstream.openapi.documents import Documents
+from portico.upstream.openapi.names import clipped
+from portico.upstream.openapi.operations import operations
+from portico.upstream.openapi.plans import Plan
+from portico.upstream.openapi.reading import Reading, Source, digest
+from portico.upstream.openapi.text import parsed
+from portico.upstream.openapi.tools import Given, Tools
+
+MAX_TOOLS = 20_000
+_INSTRUCTIONS_CHARS = 1_000
+
+
+@dataclass(frozen=True)
+class Api:
+    """What is kept of a description: some kilobytes for each of its operations, packed."""
+
+    title: str
+    version: str
+    instructions: str
+    server: str
+    """Where the API is; credentials go to its origin and nowhere else."""
+    plans: Mapping[str, Plan]
+    packed: bytes
+    marks: Mapping[str, object]
+    digest: str
+    notes: tuple[str, ...] = ()
+
+    def definitions(self) -> list[Raw]:
+        """The tools."""
+        return jsontext.loads(zlib.decompress(self.packed))
+
+
+def load(source: Source, given: Given, known: Api | None = None) -> Api:
+    """Read a description; `known` is given back where nothing has changed."""
+    with Reading(source) as reading:
+        data = reading.root()
+        if known is not None and known.digest == digest(data) and len(known.marks) == 1:
+            return known
+        try:
+            documents = Documents(source.uri, parsed(data), reading.part)
+            return _api(documents, source, given, reading, digest(data))
+        except ValueError as error:
+            raise BackendUnavailable(
+                f"{source.shown} is no description of an API: {error}",
+                advice="It has to be OpenAPI 3 or Swagger 2.0, as JSON or YAML.",
+            ) from error
+
+
+def _api(documents: Documents, source: Source, given: Given, reading: Reading, identity: str) -> Api:
+    root = documents.root
+    version = root.entries.get("openapi", root.entries.get("swagger"))
+    if not str(version).startswith(("2", "3")):
+        raise ValueError("it says neither `openapi: 3…` nor `swagger: 2.0`")
+    server, known = _server(documents, source), schemes(documents)
+    tools = Tools(documents, given)
+    plans: dict[str, Plan] = {}
+    definitions: list[Raw] = []
+    elsewhere: set[str] = set()
+    for operation in operations(documents):
+        if len(plans) >= MAX_TOOLS:
+            break
+        own = "" if source.base_url is not None else server_url(operation.servers, root.base)
+        if own and origin(own) != origin(server):
+            elsewhere.add(safe_url(own))
+        definition, plan = tools.tool(operation, own or server, wanted(operation.security, known))
+        definitions.append(definition)
+        plans[plan.name] = plan
+    if not plans:
+        raise ValueError("it has no operations")
+    info = root.at(root.entries.get("info")).entries
+    return Api(
+        _text(info.get("title")),
+        _text(info.get("version")),
+        clipped(_text(info.get("description")), _INSTRUCTIONS_CHARS),
+        server,
+        plans,
+        zlib.compress(jsontext.dumps(definitions), 1),
+        dict(reading.marks),
+        identity,
+        tuple(_notes(documents, elsewhere, len(plans))),
+    )
+
+
+def _server(documents: Documents, source: Source) -> str:
+    root = documents.root
+    if source.base_url is not None:
+        return source.base_url.rstrip("/")
+    old = swagger.is_swagger(root)
+    listed = swagger.servers(root.entries, root.base) if old else root.entries.get("servers") or [{"url": "/"}]
+    found = server_url(listed, root.base)
+    if not found:
+        error = BackendUnavailable(
+            f"{source.shown} does not say where the API is",
+            advice=f"Give the server {source.name} a `base_url`, such as https://api.example.com/v1.",
+        )
+        error.retryable = False
+        raise error
+    return found
+
+
+def _notes(documents: Documents, elsewhere: set[str], count: int) -> list[str]:
+    notes: list[str] = []
+    if documents.dangling:
+        ref, reason = next(iter(documents.dangling.items()))
+        notes.append(f"{len(documents.dangling)} references lead nowhere, such as {safe_ref(ref)}: {reason}")
+    if elsewhere:
+        notes.append(f"some operations are on other hosts and are not called: {', '.join(sorted(elsewhere)[:5])}")
+    if count >= MAX_TOOLS:
+        notes.append(f"only its first {MAX_TOOLS} operations are tools")
+    return notes
+
+
+def safe_ref(address: str) -> str:
+    """A reference as it may be shown."""
+    document, _, place = address.partition("#")
+    return f"{document.rpartition('/')[2].partition('?')[0]}#{place}"
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,158 @@
+"""A description → its operations, in one shape for OpenAPI 3.0, 3.1, 3.2 and Swagger 2.0."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.upstream.backend import Raw
+from portico.upstream.openapi import swagger
+from portico.upstream.openapi.documents import Documents, Node
+from portico.upstream.openapi.plans import Place
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
+"""OpenAPI says so: they have their own places in a description."""
+FORBIDDEN_HEADERS = frozenset(
+    ("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect",
+     "proxy-authorization", "proxy-connection", "cookie")
+)  # fmt: skip
+"""A caller that could set these would speak to another server, or send two requests as one."""
+
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter."""
+
+    name: str
+    place: Place
+    schema: Node
+    required: bool
+    description: str
+    style: str
+    explode: bool
+    reserved: bool
+    as_json: bool
+    segments: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """What may be sent: media type → its entry, with `schema` and `encoding`."""
+
+    content: dict[str, Node]
+    required: bool
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    description: str
+    deprecated: bool
+    parameters: tuple[Parameter, ...]
+    body: RequestBody | None
+    servers: Any
+    """Its own, or its path's; None where it has the document's."""
+    security: Any
+
+
+def operations(documents: Documents) -> Iterator[Operation]:
+    """Every operation of a description, in its order."""
+    paths = documents.resolved(documents.root.at(documents.root.entries.get("paths")))
+    for path, item in paths.entries.items():
+        if not str(path).startswith("/"):
+            continue
+        shared = documents.resolved(paths.at(item))
+        for method, entry in _methods(shared):
+            if isinstance(entry, dict):
+                yield _operation(documents, method, str(path), shared, documents.resolved(shared.at(entry)))
+
+
+def _methods(item: Node) -> Iterator[tuple[str, Any]]:
+    yield from ((method.upper(), item.entries[method]) for method in METHODS if method in item.entries)
+    more = item.entries.get("additionalOperations")
+    if isinstance(more, dict):
+        yield from ((str(name).upper(), entry) for name, entry in cast(Raw, more).items() if str(name).isalpha())
+
+
+def _operation(documents: Documents, method: str, path: str, item: Node, node: Node) -> Operation:
+    given, old = node.entries, swagger.is_swagger(documents.root)
+    listed = [documents.resolved(whose.at(one)) for whose in (item, node) for one in _list(whose, "parameters")]
+    body = None
+    if old:
+        consumes = given.get("consumes", documents.root.entries.get("consumes"))
+        made = swagger.request_body(listed, consumes)
+        listed = [one.at(swagger.parameter(one.entries)) for one in listed if swagger.is_parameter(one)]
+    else:
+        wanted = documents.resolved(node.at(given.get("requestBody")))
+        made = wanted if isinstance(wanted.value, dict) and wanted.value else None
+    if made is not None:
+        content = documents.resolved(made.at(made.entries.get("content")))
+        body = RequestBody(
+            {str(kind): documents.resolved(content.at(entry)) for kind, entry in content.entries.items()},
+            made.entries.get("required") is True,
+            _text(made.entries.get("description")),
+        )
+    unique = {(one.place, one.name): one for entry in listed if (one := _parameter(documents, entry)) is not None}
+    return Operation(
+        method,
+        path,
+        _text(given.get("operationId")),
+        _text(given.get("summary")) or _text(item.entries.get("summary")),
+        _text(given.get("description")) or _text(item.entries.get("description")),
+        given.get("deprecated") is True,
+        tuple(unique.values()),
+        body if body is not None and body.content else None,
+        given.get("servers") or item.entries.get("servers"),
+        given.get("security", documents.root.entries.get("security")),
+    )
+
+
+def _parameter(documents: Documents, node: Node) -> Parameter | None:
+    given = node.entries
+    name, place = given.get("name"), given.get("in")
+    if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
+        return None
+    if place == "header" and (name.lower() in IGNORED_HEADERS | FORBIDDEN_HEADERS or not _TOKEN.fullmatch(name)):
+        return None
+    schema, as_json = node.at(given.get("schema", {})), False
+    content = node.at(given.get("content"))
+    for kind, entry in content.entries.items():
+        media = documents.resolved(content.at(entry))
+        schema, as_json = media.at(media.entries.get("schema", {})), "json" in str(kind)
+        break
+    style = given.get("style")
+    if not isinstance(style, str):
+        style = "simple" if place in ("path", "header") else "form"
+    explode = given.get("explode")
+    return Parameter(
+        name,
+        place,
+        schema,
+        given.get("required") is True or place == "path",
+        _text(given.get("description")),
+        style,
+        # deepObject has no other form; authors forget to say so.
+        explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+        given.get("allowReserved") is True,
+        as_json,
+        given.get("x-multi-segment") is True,
+    )
+
+
+def _list(node: Node, key: str) -> list[Any]:
+    found = node.entries.get(key)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""

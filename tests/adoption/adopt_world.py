@@ -1,0 +1,85 @@
+"""A home with every client's files in it, as a person has them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from portico.adoption import planning
+from portico.adoption.clients import client, places
+from portico.adoption.finding import Here, Look, look
+from portico.adoption.planning import Candidate, Existing, Files
+from portico.config_file import LoadedConfig, load
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "clients" / "adopt"
+USER = {
+    "claude-desktop": "claude-desktop.json",
+    "claude-code": "claude-code.json",
+    "cursor": "cursor.json",
+    "vscode": "vscode.json",
+    "windsurf": "windsurf.json",
+    "codex": "codex.toml",
+    "gemini": "gemini.json",
+    "zed": "zed.json",
+    "cline": "cline.json",
+}
+PROJECT = {"claude-code": "claude-code-project.json", "vscode": "vscode-project.json"}
+
+
+@dataclass
+class World:
+    """A home, a project in it, and a configuration to be."""
+
+    home: Path
+    platform: str = "linux"
+    environ: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.cwd = self.home / "project"
+        self.cwd.mkdir(parents=True, exist_ok=True)
+        self.config = self.home / "settings" / "portico.yaml"
+
+    @property
+    def here(self) -> Here:
+        return Here(self.home, self.cwd, self.platform, self.environ)
+
+    def path(self, name: str, scope: str = "user") -> Path:
+        """Where a client keeps its file."""
+        known = places(client(name), self.home, self.cwd, self.platform, self.environ)
+        return next(place.path for place in known if place.scope == scope and not place.legacy)
+
+    def put(self, name: str, data: str | bytes, scope: str = "user") -> Path:
+        path = self.path(name, scope)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    def put_all(self) -> None:
+        for scope, files in (("user", USER), ("project", PROJECT)):
+            for name, file in files.items():
+                data = (FIXTURES / file).read_bytes().replace(b"@CWD@", str(self.cwd).encode())
+                self.put(name, data, scope)
+
+    def look(self, *wanted: str) -> Look:
+        return look(self.here, wanted)
+
+    def there(self) -> Existing:
+        return planning.existing(self.config, self.environ)
+
+    def candidates(self, *wanted: str) -> dict[str, Candidate]:
+        found = planning.candidates(self.look(*wanted), self.there(), self.environ)
+        return {candidate.name: candidate for candidate in found}
+
+    def files(self) -> Files:
+        return planning.files(self.there(), self.candidates().values(), self.environ)
+
+    def write(self) -> Files:
+        """What `portico adopt --yes` writes, without its questions."""
+        files = self.files()
+        assert files.config is not None
+        self.config.parent.mkdir(exist_ok=True)
+        self.config.write_bytes(files.config)
+        if files.env is not None:
+            files.env_path.write_bytes(files.env)
+        return files
+
+    def load(self) -> LoadedConfig:
+        return load([self.config], environ=self.environ, cwd=self.config.parent)

@@ -1,0 +1,241 @@
+"""Texts of all shapes: an entry goes in and out, and nothing else changes."""
+
+import json
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portico.adoption import json_editing, toml_editing
+from portico.adoption.backups import Backups
+from portico.adoption.clients import client
+from portico.adoption.difference import WIDEST, difference
+from portico.adoption.installing import carry_out, plan_install, plan_uninstall, undo
+from portico.adoption.places import Place
+
+ENTRY = {"command": "C:\\Program Files\\portico.exe", "args": ["stdio", "--config", 'a "quoted" \u2713 path']}
+KEYS = ("mcpServers", "portico")
+BLANKS = (
+    "",
+    "",
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\n\n    ",
+    " // a } comment\n",
+    '/* { " */',
+    "\n  /* two\n lines */\n",
+)
+NAMES = st.one_of(st.sampled_from(["mcpServers", "a", "portico", "//", "{", 'q"', "é"]), st.text(max_size=4))
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 10**20), st.text(max_size=6), st.just("// no comment"))
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+    max_leaves=6,
+)
+SERVERS = st.dictionaries(NAMES.filter(lambda name: name != "portico"), VALUES, max_size=3)
+
+
+def rendered(value: Any, random: Random) -> str:
+    """JSON as somebody's editor, formatter or hand might have left it."""
+
+    def blank() -> str:
+        return random.choice(BLANKS)
+
+    def joined(parts: list[str], ends: str) -> str:
+        inside = ",".join(f"{blank()}{part}{blank()}" for part in parts)
+        comma = f",{blank()}" if parts and random.random() < 0.3 else ""
+        return f"{ends[0]}{inside or blank()}{comma}{ends[1]}"
+
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+        return joined(
+            [
+                f"{json.dumps(key, ensure_ascii=random.random() < 0.5)}{blank()}:{blank()}{rendered(inner, random)}"
+                for key, inner in members
+            ],
+            "{}",
+        )
+    if isinstance(value, list):
+        return joined([rendered(inner, random) for inner in cast("list[Any]", value)], "[]")
+    return json.dumps(value, ensure_ascii=random.random() < 0.5)
+
+
+@st.composite
+def jsonc(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    data: dict[str, Any] = draw(st.dictionaries(NAMES, VALUES, max_size=3))
+    data.pop("mcpServers", None)
+    if draw(st.booleans()):
+        data["mcpServers"] = draw(SERVERS)
+    data = dict(draw(st.permutations(list(data.items()))))
+    random = draw(st.randoms(use_true_random=False))
+    style = draw(st.sampled_from(["rough", "indented", "tight"]))
+    if style == "rough":
+        blank = random.choice(BLANKS)
+        return f"{blank}{rendered(data, random)}{random.choice(BLANKS)}", data
+    text = json.dumps(data, indent=draw(st.sampled_from([2, 4, "\t"]))) if style == "indented" else json.dumps(data)
+    return (text.replace("\n", "\r\n") if draw(st.booleans()) else text), data
+
+
+@settings(max_examples=60)
+@given(jsonc())
+def test_an_entry_goes_into_any_json_and_out_of_it(document: tuple[str, dict[str, Any]]) -> None:
+    text, data = document
+    assert json_editing.read(text) == data
+    put = json_editing.put(text, KEYS, ENTRY)
+    servers = data.get("mcpServers", {})
+    assert json_editing.read(put) == {**data, "mcpServers": {**servers, "portico": ENTRY}}
+    for name in servers:
+        key = ("mcpServers", name)
+        assert json_editing.raw(put, key) == json_editing.raw(text, key)
+    out = json_editing.take_out(put, KEYS)
+    assert json_editing.read(out) == {**data, "mcpServers": servers}
+    again = json_editing.put(put, KEYS, {"command": "other"})
+    assert json_editing.read(again)["mcpServers"]["portico"] == {"command": "other"}
+
+
+@settings(max_examples=60)
+@given(jsonc(), st.randoms(use_true_random=False))
+def test_any_member_can_be_taken_out_and_put_back_as_it_was_written(
+    document: tuple[str, dict[str, Any]], random: Random
+) -> None:
+    text, data = document
+    servers = data.get("mcpServers", {})
+    if not servers:
+        return
+    name = random.choice(list(servers))
+    keys = ("mcpServers", name)
+    out = json_editing.take_out(text, keys)
+    assert json_editing.read(out) == {**data, "mcpServers": {key: servers[key] for key in servers if key != name}}
+    back = json_editing.put_raw(out, keys, str(json_editing.raw(text, keys)))
+    assert json_editing.read(back) == data
+
+
+TOML_VALUES = (
+    "1",
+    "true",
+    '"text # no comment"',
+    "'lit[eral'",
+    '"""\n[mcp_servers.portico]\n# no \\""" comment\n"""',
+    "'''\n[x]\n'''",
+    '[\n  "a", # one ]\n  [1, 2],\n]',
+    '{ a = 1, "b.c" = [ "}" ] }',
+    "1979-05-27T07:32:00Z",
+    "nan",
+)
+TOML_BLANKS = ("", "", "\n", "# [mcp_servers.portico]\n", "\n\n", "   # indented\n")
+
+
+@st.composite
+def toml(draw: st.DrawFn) -> str:
+    random = draw(st.randoms(use_true_random=False))
+    headers = draw(
+        st.lists(
+            st.sampled_from(
+                [
+                    "[mcp_servers.a]",
+                    '[mcp_servers."b.c"]',
+                    "[ mcp_servers . d ]",
+                    "[mcp_servers.a.env]",
+                    "[tui]",
+                    "[[x]]",
+                ]
+            ),
+            unique=True,
+        )
+    )
+    parts: list[str] = []
+    for header in ["", *headers]:
+        parts.append(f"{random.choice(TOML_BLANKS)}{header}\n" if header else random.choice(TOML_BLANKS))
+        for number in range(random.randrange(3)):
+            note = random.choice(("", " # said"))
+            parts.append(f"{random.choice(('', '  '))}k{number} = {random.choice(TOML_VALUES)}{note}\n")
+        parts.append(random.choice(TOML_BLANKS))
+    text = "".join(parts)
+    text = text.rstrip("\n") if draw(st.booleans()) else text
+    return text.replace("\n", "\r\n") if draw(st.booleans()) else text
+
+
+def plain(data: Any) -> str:
+    return json.dumps(data, default=str, sort_keys=True)
+
+
+@settings(max_examples=60)
+@given(toml())
+def test_a_table_goes_into_any_toml_and_out_of_it(text: str) -> None:
+    keys = ("mcp_servers", "portico")
+    data = toml_editing.read(text)
+    put = toml_editing.put(text, keys, ENTRY)
+    assert put.startswith(text)
+    assert plain(toml_editing.read(put)) == plain(
+        {**data, "mcp_servers": {**data.get("mcp_servers", {}), "portico": ENTRY}}
+    )
+    assert plain(toml_editing.read(toml_editing.take_out(put, keys))) == plain(data)
+    other = toml_editing.put(put, keys, {"url": "http://x"})
+    assert toml_editing.read(other)["mcp_servers"]["portico"] == {"url": "http://x"}
+    for name in data.get("mcp_servers", {}):
+        here = ("mcp_servers", name)
+        raw = toml_editing.raw(put, here)
+        back = toml_editing.put_raw(toml_editing.take_out(put, here), here, str(raw))
+        assert plain(toml_editing.read(back)) == plain(toml_editing.read(put))
+
+
+@settings(max_examples=15)
+@given(st.one_of(jsonc().map(lambda document: (document[0], "json")), toml().map(lambda text: (text, "toml"))))
+def test_installing_and_uninstalling_leaves_any_file_as_it_was(document: tuple[str, str]) -> None:
+    text, language = document
+    before = text.encode("utf-8", "surrogatepass")
+    with tempfile.TemporaryDirectory() as folder:
+        path, backups = Path(folder, "file"), Backups(Path(folder, "kept"))
+        path.write_bytes(before)
+        keys = ("mcp_servers",) if language == "toml" else ("mcpServers",)
+        place = Place("user", path, cast("Any", language), keys)
+        carry_out(plan_install(client("cursor"), place, ENTRY, backups, lambda servers: ()), backups)
+        assert path.read_bytes() != before
+        undo(plan_uninstall(place, backups), backups)
+        assert path.read_bytes() == before
+
+
+def test_a_comment_stays_on_the_line_that_it_is_about() -> None:
+    text = '{\n  "mcpServers": {\n    "a": {} // about a\n    // about nothing\n  }\n}\n'
+    put = json_editing.put(text, KEYS, {"url": "u"})
+    assert put == (
+        '{\n  "mcpServers": {\n    "a": {}, // about a\n    "portico": {\n      "url": "u"\n    }\n'
+        "    // about nothing\n  }\n}\n"
+    )
+    assert json_editing.take_out(put, KEYS) == text
+
+
+def test_a_comment_never_swallows_what_follows_a_member_that_is_taken_out() -> None:
+    text = '{"mcpServers": { // here\n "portico": {}, "b": 1 }}'
+    assert json_editing.read(json_editing.take_out(text, KEYS)) == {"mcpServers": {"b": 1}}
+
+
+@pytest.mark.parametrize("secret", ["ghp_notARealToken0000000000000000000000", "sk-notARealKey00000000"])
+def test_the_difference_shows_what_is_new_and_masks_what_was_there(secret: str) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": secret}}}}, indent=2)
+    put = json_editing.put(text, KEYS, ENTRY)
+    shown = difference(text, put, "mcp.json")
+    assert secret not in "\n".join(shown)
+    assert '+    "portico": {' in shown
+    assert secret not in "\n".join(difference(put, text, "mcp.json", masking=True))
+
+
+def test_the_difference_of_one_endless_line_is_short() -> None:
+    text = json.dumps({"a": ["word"] * 100_000, "mcpServers": {}, "z": ["word"] * 100_000})
+    shown = difference(text, json_editing.put(text, KEYS, ENTRY), "mcp.json")
+    assert max(map(len, shown)) <= 2 * WIDEST + 10
+    assert any(line.startswith("+") and "portico" in line for line in shown)
+
+
+def test_the_difference_counts_lines_as_the_file_does() -> None:
+    lines = [f"line {number}" for number in range(100)]
+    shown = difference("\n".join(lines), "\n".join([*lines[:50], "new", *lines[50:]]), "f")
+    assert shown[2] == "@@ -48,6 +48,7 @@"
+    assert "+new" in shown

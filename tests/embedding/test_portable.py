@@ -1,0 +1,152 @@
+"""Schemas in the form that every provider takes, and the way back."""
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from portico.embedding.portable import KEY, portable, real_names, told_names
+
+Schema = dict[str, Any]
+FORBIDDEN = {"anyOf", "oneOf", "allOf", "enum", "not", "$ref", "if", "$schema"}
+
+
+def assert_taken(schema: Schema) -> None:
+    """What the providers say when they refuse a schema, as checks."""
+    assert schema["type"] == "object"
+    assert not FORBIDDEN & schema.keys()
+    assert all(KEY.fullmatch(name) for name in schema["properties"])
+    assert set(schema.get("required", [])) <= schema["properties"].keys()
+    jsonschema_rs.meta.validate({**schema, "$schema": "https://json-schema.org/draft/2020-12/schema"})
+    assert_arrays_have_items(schema)
+
+
+def assert_arrays_have_items(schema: Any) -> None:
+    if isinstance(schema, list):
+        for one in schema:
+            assert_arrays_have_items(one)
+    elif isinstance(schema, dict):
+        kinds = schema.get("type", [])
+        if "array" in ([kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []):
+            assert "items" in schema
+        for one in schema.values():
+            assert_arrays_have_items(one)
+
+
+def test_a_plain_schema_stays_as_it_is():
+    plain: Schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "enum": ["x"]}, "b": {"$ref": "#/$defs/B"}},
+        "required": ["a"],
+        "$defs": {"B": {"type": "array", "items": {"type": "integer", "minimum": 1}}},
+    }
+    assert portable(plain) == plain
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_alternatives_at_the_root_become_one_object_that_says_what_to_give(keyword: str):
+    made = portable(
+        {
+            "type": "object",
+            "properties": {"id": {"type": "string"}},
+            "required": ["id"],
+            keyword: [
+                {"properties": {"url": {"type": "string"}}, "required": ["url", "how"]},
+                {"properties": {"path": {"type": "string"}, "how": {"type": "string"}}, "required": ["path", "how"]},
+            ],
+        }
+    )
+    assert_taken(made)
+    assert made["properties"].keys() == {"id", "url", "path", "how"}
+    assert made["required"] == ["id", "how"], "only what every way requires"
+    assert made["description"] == "Give one of: url, how | path, how."
+
+
+def test_a_property_that_differs_between_alternatives_allows_each():
+    made = portable({"anyOf": [{"properties": {"n": {"type": "integer"}}}, {"properties": {"n": {"type": "string"}}}]})
+    assert made["properties"] == {"n": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}
+
+
+def test_references_and_parts_at_the_root_are_gathered():
+    made = portable(
+        {
+            "$ref": "#/$defs/Whole",
+            "$defs": {
+                "Whole": {"allOf": [{"$ref": "#/$defs/Part"}, {"properties": {"b": {}}, "required": ["b"]}]},
+                "Part": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+            },
+        }
+    )
+    assert_taken(made)
+    assert made["properties"].keys() == {"a", "b"}
+    assert set(made["required"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({"type": "array"}, {"type": "array", "items": {}}),
+        ({"type": ["string", "array"]}, {"type": ["string", "array"], "items": {}}),
+        (
+            {"type": "array", "items": [{"type": "string"}], "additionalItems": False},
+            {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
+        ),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 3}),
+        ({"type": "float"}, {"type": "number"}),
+        ({"type": "anything"}, {}),
+        ({"type": "string", "required": True, "enum": [], "pattern": "("}, {"type": "string"}),
+        ({"$ref": "#/nowhere", "description": "kept"}, {"description": "kept"}),
+        ({"type": "string", "minLength": -1, "maxLength": "9", "title": 7}, {"type": "string"}),
+        (True, {}),
+    ],
+)
+def test_what_providers_refuse_is_said_in_their_words_or_left_out(given: Any, made: Schema):
+    found = portable({"type": "object", "properties": {"x": given}})
+    assert_taken(found)
+    assert found["properties"]["x"] == made
+
+
+def test_names_that_providers_refuse_are_told_otherwise_and_found_again():
+    schema: Schema = {
+        "type": "object",
+        "properties": {"$filter": {}, "filter": {}, "page[size]": {}, "文件": {}, "目录": {}, "x" * 90: {}},
+        "required": ["$filter", "page[size]"],
+    }
+    made = portable(schema)
+    assert_taken(made)
+    assert len(made["properties"]) == 6
+    real = real_names(schema)
+    assert {real.get(name, name) for name in made["properties"]} == schema["properties"].keys()
+    assert [real[name] for name in made["required"]] == ["$filter", "page[size]"]
+    assert "filter" not in real, "a name that is taken stays"
+    assert real_names({"type": "object"}) == {}
+
+
+@given(st.lists(st.text(max_size=80), unique=True, max_size=20))
+def test_told_names_are_always_unique_legal_and_reversible(names: list[str]):
+    told = told_names(names)
+    assert all(KEY.fullmatch(name) for name in told)
+    assert sorted(told.values()) == sorted(names)
+
+
+WILD = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["object", "array", "#", "#/properties/a", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "properties", "required", "anyOf", "allOf", "items", "$ref", "$defs", "enum", "not", "minimum"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["properties", "required", "anyOf", "allOf", "$ref", "$defs", "type"]), WILD))
+def test_whatever_a_server_calls_a_schema_is_taken(schema: Schema):
+    assert_taken(portable(schema))
