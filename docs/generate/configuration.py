@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic_core import PydanticUndefined
+
 from docs.generate.markdown import joined
 from portico.config_file.keys import Key, keys
 
@@ -47,6 +49,8 @@ def _default(key: Key) -> str:
     value: Any = key.default
     if key.dotted == "data_dir":
         return "this user's data folder"
+    if value is PydanticUndefined:
+        return "none: it must be given"
     if value is None or value in ("", (), {}):
         return "none"
     if isinstance(value, bool):

@@ -27,6 +27,7 @@ from tests.docs.blocks import ASSIGNMENT, Block, commands, matches
 
 PATIENCE_S = 60
 _OURS = ("PORTICO_", "XDG_", "COLUMNS", "LINES", "FORCE_COLOR", "TIKTOKEN_")
+_CLIENTS = ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_CLI_HOME", "CLINE_", "FLATPAK_XDG_CONFIG_HOME")
 
 
 class Page:
@@ -34,7 +35,7 @@ class Page:
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         for name in os.environ:
-            if name.startswith(_OURS):
+            if name.startswith((*_OURS, *_CLIENTS)):
                 patch.delenv(name)
         for name in ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA"):
             patch.setenv(name, str(folder))

@@ -29,13 +29,14 @@ def ended(job: Callable[[], int], *, as_json: bool = False) -> int:
         code = job()
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        _discard_stdout()
-        return UNREAD
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # the outermost edge: people get a sentence, PORTICO_DEBUG=1 the traceback
-        return failed(_first(error), as_json=as_json)
+        cause = _first(error)
+        if isinstance(cause, BrokenPipeError):
+            _discard_stdout()
+            return UNREAD
+        return failed(cause, as_json=as_json)
 
 
 def failed(cause: Exception, *, as_json: bool = False) -> int:

@@ -23,6 +23,7 @@ from portico.cli.ending import DONE
 from portico.cli.screen import Screen
 from portico.config import Config, Profile
 from portico.demo import servers
+from portico.disclosure.cost import listed_tokens
 from portico.disclosure.tokens import Counter, best_counter
 from portico.errors import PorticoError
 from portico.storage.manifests import Manifests
@@ -107,7 +108,8 @@ async def _listed(client: Client, counter: Counter) -> tuple[Listing, list[str]]
         cursor = page.next_cursor
         if cursor is None:
             break
-    return Listing(len(tools), counter.count(orjson.dumps(tools).decode())), [tool["name"] for tool in tools]
+    tokens = sum(listed_tokens(tool, counter.count) for tool in tools)
+    return Listing(len(tools), tokens), [tool["name"] for tool in tools]
 
 
 async def _step(client: Client, counter: Counter, tool: str, arguments: dict[str, Any]) -> Step:

@@ -108,10 +108,12 @@ def _open_to_others(folder: Path, places: Places) -> Iterator[Finding]:
 
 def env_files(config: Config, places: Places) -> Iterator[Finding]:
     """Files of variables with secrets in them that everybody may read."""
-    for name, server in config.servers.items():
-        if server.env_file is None or not POSIX:
+    named = [(config.env_file, places.at("env_file"))]
+    named += [(server.env_file, places.server(name, "env_file")) for name, server in config.servers.items()]
+    for file, at in named:
+        if file is None or not POSIX:
             continue
-        path = Path(server.env_file)
+        path = Path(file)
         try:
             values, _ = read_env_file(path.read_text(encoding="utf-8", errors="replace"))
             mode = path.stat().st_mode
@@ -123,7 +125,7 @@ def env_files(config: Config, places: Places) -> Iterator[Finding]:
                 "warning",
                 f"{path} holds credentials, and others on this machine may read it",
                 f"chmod 600 {path}",
-                **places.server(name, "env_file"),
+                **at,
             )
 
 
