@@ -11,13 +11,16 @@
     python -m benchmarks.tokens         what servers cost in tokens: listed directly, through Portico, step by step
     python -m benchmarks.retrieval      whether search finds the right tool, by set and style, beside FastMCP's search;
                                         with --ablation what each part of search is worth
+    python -m benchmarks.peers          beside FastMCP, ContextForge, 1MCP and mcp-proxy: tokens, search, a call, start,
+                                        memory, calls lost beside slow and dead servers; with --install it brings them
     python -m benchmarks.scale          how search grows with the catalog: build, load, memory, query, a changed server
 
 Each prints a table. `--json FILE` keeps it, `--smoke` is a run of seconds, `--check` fails when a goal is missed by
 more than its tolerance. Absolute times are this machine's, in this minute; only ratios travel.
 
 table (how results look) · rounds (contestants take turns; ratios within a round) · processes (what runs, and ends) ·
-programs (those run beside Portico) · fleet (recorded servers as a configuration)
+programs (those run beside Portico) · fleet (recorded servers as a configuration) · peering (other gateways, each in an
+environment of its own)
 
 Of search: tool_sets (questions with answers) · chosen_sets (which of them, our own in questions/ among them) ·
 contestants (the searches that answer) · metrics (how good a ranking is) · ranks (rankings as files) · ablation (search

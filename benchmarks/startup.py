@@ -24,7 +24,7 @@ from benchmarks.table import Goal, Report, Table, arguments, conclude
 from portico.app import Gateway
 from portico.config_file import load
 
-GOAL = 2.0
+GOAL = 1.5
 ROUNDS = 20
 SMOKE_ROUNDS = 3
 ANSWER_S = 60.0

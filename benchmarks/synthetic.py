@@ -8,6 +8,8 @@ encoding 100,000 texts would take a quarter of an hour and change no time that i
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +35,7 @@ def enlarged(real: Sequence[Document], size: int) -> list[Document]:
 
 def varied(source: Document, server: str, chance: random.Random, pool: Sequence[str]) -> Document:
     """A tool like `source` on another server, saying it in other words."""
-    words = [chance.choice(pool) if place % 3 == 2 else word for place, word in enumerate(source.description.split())]
-    name = f"{source.name}_{chance.choice(pool).strip('.,:()`').lower()}"
-    description = " ".join(words)
+    name, description = _in_other_words(source.name, source.description, chance, pool)
     return replace(
         source,
         id=f"{server}/{name}",
@@ -45,6 +45,35 @@ def varied(source: Document, server: str, chance: random.Random, pool: Sequence[
         name=name,
         description=description,
     )
+
+
+def enlarged_fleet(real: Sequence[Mapping[str, Any]], size: int) -> Iterator[Mapping[str, Any]]:
+    """The recorded servers, then copies of them with varied tools, until there are `size` tools in all."""
+    chance = random.Random(7)
+    pool = [word for server in real for tool in server["tools"] for word in _said(tool).split()[:40]]
+    left = size
+    for copy, server in chain.from_iterable(((number, server) for server in real) for number in count()):
+        tools = server["tools"][:left]
+        if copy:
+            tools = [_varied_definition(tool, chance, pool) for tool in tools]
+        yield {**server, "slug": f"{server['slug']}-{copy}" if copy else server["slug"], "tools": tools}
+        left -= len(tools)
+        if not left:
+            return
+
+
+def _varied_definition(source: Mapping[str, Any], chance: random.Random, pool: Sequence[str]) -> Mapping[str, Any]:
+    name, description = _in_other_words(source["name"], _said(source), chance, pool)
+    return {**source, "name": name, "description": description}
+
+
+def _said(tool: Mapping[str, Any]) -> str:
+    return tool.get("description") or ""
+
+
+def _in_other_words(name: str, description: str, chance: random.Random, pool: Sequence[str]) -> tuple[str, str]:
+    words = [chance.choice(pool) if place % 3 == 2 else word for place, word in enumerate(description.split())]
+    return f"{name}_{chance.choice(pool).strip('.,:()`').lower()}", " ".join(words)
 
 
 def vectors_for(documents: Sequence[Document], real: Mapping[str, Vector]) -> dict[str, Vector]:
@@ -57,6 +86,16 @@ def vectors_for(documents: Sequence[Document], real: Mapping[str, Vector]) -> di
         rows = _noisy(sources[np.arange(at, at + len(block)) % len(sources)], chance)
         found.update(zip((it.id for it in block), rows, strict=True))
     return found
+
+
+def noisy_copies(keys: Sequence[str], real: Sequence[Vector]) -> Iterator[Mapping[str, Vector]]:
+    """Vectors for copies of real tools, by key, a block at a time: the real ones first, then with noise, in turn."""
+    sources = np.array(real)
+    chance = np.random.default_rng(7)
+    yield dict(zip(keys, sources, strict=False))
+    for at in range(len(sources), len(keys), _BLOCK):
+        block = keys[at : at + _BLOCK]
+        yield dict(zip(block, _noisy(sources[np.arange(at, at + len(block)) % len(sources)], chance), strict=True))
 
 
 def _noisy(rows: np.ndarray, chance: np.random.Generator) -> Iterator[Vector]:

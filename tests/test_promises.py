@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests import promises, promises_doing, promises_running
+from tests import promises, promises_doing, promises_running, promises_using
 from tests.promises import HOUSE, SEARCH, SHOWN, Promise
 from tests.promises_doing import DOING
 from tests.promises_running import RUNNING
+from tests.promises_using import USING
 
-PROMISES = (*promises.PROMISES, *promises_doing.PROMISES, *promises_running.PROMISES)
+PROMISES = (
+    *promises.PROMISES,
+    *promises_doing.PROMISES,
+    *promises_running.PROMISES,
+    *promises_using.PROMISES,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = {
@@ -62,6 +68,14 @@ SECTIONS = {
         "4 Backpressure and limits",
         "5 Doctor",
         "6 Observability",
+        "must show",
+    },
+    USING: {
+        "1 Adoption",
+        "2 OpenAPI and command backends",
+        "3 Python API",
+        "4 Documentation, 5 README",
+        "6 Speed, 7 Peers",
         "must show",
     },
 }

@@ -137,3 +137,12 @@ def test_another_index_keeps_what_was_worked_out_about_the_servers():
 def test_another_index_before_anything_was_worked_out_is_no_trouble():
     index = Index.build(())
     assert snapshot(entry("github", "create_issue")).with_index(index).tools.keys() == {"github.create_issue"}
+
+
+def test_names_are_addresses_and_flat_names_and_nothing_else():
+    long = "x" * 80
+    house = snapshot(entry("github", "create_issue", long), entry("s" * 70, "tool"))
+    flat = tuple(house.flat)
+    assert all(name in house.names for name in (*house.tools, *flat))
+    assert all(house.tool(name) is house.flat[name] for name in flat)
+    assert all(name not in house.names for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico.search import Index
-from portico.storage.index_file import IndexFile
+from portico.storage.index_file import IndexFile, unload
 from tests.search.catalog import CATALOG
 
 
@@ -63,6 +63,18 @@ def test_an_index_that_was_loaded_stays_good_while_the_file_is_replaced_and_remo
     for query in ("create an issue", "redis.delete", "天气"):
         assert mapped.search(query) == index.search(query)
     assert mapped.replace({"redis": []}).search("redis key").total < index.search("redis key").total
+
+
+def test_an_index_whose_memory_was_given_back_answers_as_before(path: Path):
+    built = Index.build(CATALOG)
+    IndexFile(path).save(built.dump())
+    view = IndexFile(path).load()
+    assert view is not None
+    index = Index.load(view)
+    unload(view)
+    assert index.search("create an issue") == built.search("create an issue")
+    assert index.dump() == built.dump()
+    unload(memoryview(b"what is not mapped has nothing to give back"))
 
 
 def test_an_empty_file_is_no_index_and_that_is_said(path: Path, caplog: pytest.LogCaptureFixture):

@@ -8,10 +8,12 @@ name while it is unique.
 import hashlib
 import keyword
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
+from portico.catalog.folding import Lines, fold
 from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
 
@@ -27,7 +29,6 @@ _CLIENT_PREFIXES = tuple(
 
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]")
 _NOT_FLAT = re.compile(r"[^A-Za-z0-9_-]")
-_NOT_ALNUM = re.compile(r"[\W_]+")
 _LUA = "and break do else elseif end false for function goto if in local nil not or repeat return then true until while"
 _JAVASCRIPT = (
     "await break case catch class const continue debugger default delete do else enum export extends false finally for"
@@ -86,25 +87,22 @@ def _digest(name: str) -> str:
     return hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
 
 
-def fold(name: str) -> str:
-    """A name as it is shown, with case, separators and punctuation taken away."""
-    return _NOT_ALNUM.sub("", shown(name)).lower()
-
-
 def nearest(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """The names most like a wrong one."""
-    return _nearest([(name, {known: fold(known) for known in names}, 1.0)], limit)
+    known = list(names)
+    return _nearest([(name, [fold(each) for each in known], 1.0)], known, limit)
 
 
-def _nearest(guesses: Iterable[tuple[str, Mapping[str, str], float]], limit: int) -> tuple[str, ...]:
-    """The best over several guesses: what was written, each name folded for comparison, and how much that counts."""
+def _nearest(guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequence[str], limit: int) -> tuple[str, ...]:
+    """The best over several guesses: what was written, every name folded for comparison, and how much that counts."""
     from rapidfuzz import fuzz, process  # only a wrong name needs it
 
     likeness: dict[str, float] = {}
     for written, folded, weight in guesses:
         wrong = fold(written[:LONGEST_NAME])
         found = process.extract(wrong, folded, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
-        for _, points, known in found if wrong else ():
+        for _, points, place in found if wrong else ():
+            known = names[place]
             likeness[known] = max(likeness.get(known, 0.0), points * weight)
     return tuple(sorted(likeness, key=lambda known: (-likeness[known], known))[:limit])
 
@@ -137,70 +135,76 @@ class Resolver:
         )
 
     def _near(self, name: str) -> tuple[str, ...]:
+        wholes, tools = self._folded.split(), self._folded_tools.split()
         # The right tool of a wrong server is worth less than a tool that is nearly spelt so.
-        parts = [(tool, self._folded_tools, 0.9) for _, tool in split_name(name)][:MAX_GUESSES]
-        return _nearest([(name, self._folded, 1.0), *(parts or [(name, self._folded_tools, 1.0)])], 5)
+        parts = [(tool, tools, 0.9) for _, tool in split_name(name)][:MAX_GUESSES]
+        return _nearest([(name, wholes, 1.0), *(parts or [(name, tools, 1.0)])], self._names, 5)
 
     def _meant(self, name: str) -> tuple[str, ...]:
         """What a name can mean: the first reading that finds anything, the most literal first."""
         spellings = tuple(_without_prefix(name))
         pairs = [pair for spelling in spellings for pair in split_name(spelling)]
-        readings = (
-            (f"{server}.{tool}" for server, tool in pairs),
-            (self._identified.get(f"{server}.{tool}", "") for server, tool in pairs),
-        )
-        for address in (address for reading in readings for address in reading):
+        literal = (f"{server}.{tool}" for server, tool in pairs)
+        identified = (self._identified(server, tool) for server, tool in pairs)
+        for address in chain(literal, identified):
             if address in self.addresses:
                 return (address,)
-        folded = (
-            *((self._pairs, (fold(server), fold(tool))) for server, tool in pairs if fold(tool)),
-            *((self._wholes, fold(spelling)) for spelling in spellings),
-            *((self._exact, spelling) for spelling in spellings),
-            *((self._bare, fold(spelling)) for spelling in spellings if fold(spelling)),
+        readings = chain(
+            (self._in_server(fold(server), fold(tool)) for server, tool in pairs),
+            (self._at(self._folded, fold(spelling)) for spelling in spellings),
+            (self._at(self._tools, spelling) for spelling in spellings),
+            (self._at(self._folded_tools, fold(spelling)) for spelling in spellings),
         )
-        return next((found for table, key in folded if (found := table.get(key))), ())
+        return next((tuple(sorted(meant)) for reading in readings if (meant := list(reading))), ())
+
+    def _at(self, lines: Lines, line: str) -> Iterator[str]:
+        """The addresses in whose places the line stands."""
+        found = (self._names[place] for place in lines.places(line))
+        # A tool whose name has no letter is found by that name only, not by its server's.
+        return (address for address in found if lines is not self._folded or fold(address.partition(".")[2]))
+
+    def _in_server(self, server: str, tool: str) -> Iterator[str]:
+        """The addresses of a tool in the servers of a name, both folded."""
+        named = self._servers.get(server, ()) if tool else ()
+        return (f"{name}.{each}" for name in named for each in self._tools_of(name) if fold(each) == tool)
+
+    def _identified(self, server: str, tool: str) -> str:
+        """The address that scripts know by these identifiers; empty if there is none."""
+        name = self._server_words.get(server)
+        found = identifiers(self._tools_of(name)).get(tool) if name is not None else None
+        return f"{name}.{found}" if found is not None else ""
+
+    def _tools_of(self, server: str) -> list[str]:
+        start = f"{server}."
+        return [address[len(start) :] for address in self._names if address.startswith(start)]
 
     @cached_property
-    def _split(self) -> list[tuple[str, str, str]]:
-        return [(address, server, tool) for address in self.addresses for server, _, tool in [address.partition(".")]]
+    def _names(self) -> list[str]:
+        return list(self.addresses)
 
     @cached_property
-    def _folded(self) -> dict[str, str]:
-        return {address: fold(address) for address in self.addresses}
+    def _server_words(self) -> dict[str, str]:
+        return identifiers(address.partition(".")[0] for address in self._names)
 
     @cached_property
-    def _folded_tools(self) -> dict[str, str]:
-        return {address: fold(tool) for address, _, tool in self._split}
+    def _servers(self) -> dict[str, list[str]]:
+        """The servers by their folded names."""
+        found: dict[str, list[str]] = {}
+        for server in self._server_words.values():
+            found.setdefault(fold(server), []).append(server)
+        return found
 
     @cached_property
-    def _identified(self) -> dict[str, str]:
-        tools: dict[str, list[str]] = {}
-        for _, server, tool in self._split:
-            tools.setdefault(server, []).append(tool)
-        return {
-            f"{server_word}.{tool_word}": f"{server}.{tool}"
-            for server_word, server in identifiers(tools).items()
-            for tool_word, tool in identifiers(tools[server]).items()
-        }
+    def _folded(self) -> Lines:
+        return Lines.folded(self._names)
 
     @cached_property
-    def _pairs(self) -> "Table":
-        return _grouped(((fold(server), self._folded_tools[address]), address) for address, server, _ in self._split)
+    def _tools(self) -> Lines:
+        return Lines.of([address.partition(".")[2] for address in self._names])
 
     @cached_property
-    def _wholes(self) -> "Table":
-        return _grouped((whole, address) for address, whole in self._folded.items() if self._folded_tools[address])
-
-    @cached_property
-    def _exact(self) -> "Table":
-        return _grouped((tool, address) for address, _, tool in self._split)
-
-    @cached_property
-    def _bare(self) -> "Table":
-        return _grouped((tool, address) for address, tool in self._folded_tools.items())
-
-
-Table = Mapping[Hashable, tuple[str, ...]]
+    def _folded_tools(self) -> Lines:
+        return Lines.folded([address.partition(".")[2] for address in self._names])
 
 
 def split_name(name: str) -> Iterator[tuple[str, str]]:
@@ -220,10 +224,3 @@ def _without_prefix(name: str) -> Iterator[str]:
     for prefix in _CLIENT_PREFIXES:
         if found := prefix.match(name):
             yield name[found.end() :]
-
-
-def _grouped(pairs: Iterable[tuple[Hashable, str]]) -> Table:
-    grouped: dict[Hashable, list[str]] = {}
-    for key, value in pairs:
-        grouped.setdefault(key, []).append(value)
-    return {key: tuple(sorted(values)) for key, values in grouped.items()}

@@ -8,9 +8,10 @@ no encoder in it, so the answer is the same whether one is installed, still load
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
+from itertools import chain, repeat
 
 import numpy as np
 import orjson
@@ -24,6 +25,8 @@ Sparse = tuple[NDArray[np.intp], Numbers]
 """Numbers of words and how much each counts."""
 Text = tuple[str, str, str]
 """Name, title and description of a tool."""
+Weighed = Sequence[tuple[str, int]]
+"""Texts, and how many times each counts."""
 
 WEIGHTS = "taxonomy.json"
 MAX_DESCRIPTION = 600
@@ -41,6 +44,7 @@ thing may still have a few tools for another."""
 _LEAST = 0.3
 """Below this probability nobody should rely on the answer."""
 _LEAST_FAMILY = 3
+_REMEMBERED = 32_768
 _TOOL_VERBS = """
     add archive cancel check clear close configure convert copy count create delete describe disable download edit
     enable execute export fetch find generate get import insert list manage modify move open patch post put query read
@@ -62,13 +66,25 @@ class Words:
     weights: Numbers
     """One row a word, one column a category."""
 
-    def vector(self, counts: Mapping[str, int]) -> Sparse:
-        """A text as the numbers of its known words and how much each counts, of length 1."""
-        known = [(self.numbers[term], count) for term, count in counts.items() if term in self.numbers]
-        at = np.array([number for number, _ in known], dtype=np.intp)
-        worth = np.array([1 + math.log(count) for _, count in known], dtype=np.float32) * self.rarity[at]
+    def vector(self, texts: Weighed) -> Sparse:
+        """Texts as the numbers of their known words and how much each counts, of length 1."""
+        counts: Counter[int] = Counter()
+        for text, times in texts:
+            numbers = chain.from_iterable(map(self._known, words(text)))
+            counts.update(chain.from_iterable(repeat(tuple(numbers), times)))
+        at = np.fromiter(counts, dtype=np.intp, count=len(counts))
+        worth = np.array([1 + math.log(count) for count in counts.values()], dtype=np.float32) * self.rarity[at]
         length = float(np.sqrt(worth @ worth))
         return at, worth / length if length else worth
+
+    @cached_property
+    def _known(self) -> Callable[[str], tuple[int, ...]]:
+        """The numbers of a word's terms, as far as they are known; remembered, because catalogs repeat themselves."""
+
+        def known(word: str) -> tuple[int, ...]:
+            return tuple(self.numbers[term] for term in terms_of(word) if term in self.numbers)
+
+        return lru_cache(maxsize=_REMEMBERED)(known)
 
     def evidence(self, vector: Numbers) -> Numbers:
         """The log-probability of each category for a dense vector of words."""
@@ -108,9 +124,9 @@ def families(names: Sequence[str]) -> list[list[int]]:
 
 def vectors(words: Words, server: str, about: str, tools: Sequence[Text]) -> tuple[Numbers, list[Sparse]]:
     """The words of a server with all its tools as one vector, and those of each tool."""
-    own = [words.vector(words_of_tool(*tool)) for tool in tools]
+    own = [words.vector(_of_tool(*tool)) for tool in tools]
     whole = _unit(_sum(own, len(words.numbers)))
-    at, worth = words.vector(words_of_server(server, about))
+    at, worth = words.vector(_of_server(server, about))
     whole[at] += _INTRODUCTION * worth
     return _unit(whole).astype(np.float32), own
 
@@ -129,23 +145,24 @@ def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def words_of_tool(name: str, title: str, description: str) -> Counter[str]:
     """The terms of a tool, those of its name counted more."""
-    counts = Counter(_terms(description[:MAX_DESCRIPTION]))
-    counts.update(_terms(title))
-    for term in _terms(name):
-        counts[term] += _NAME_WORTH
-    return counts
+    return _counted(_of_tool(name, title, description))
 
 
 def words_of_server(name: str, introduction: str) -> Counter[str]:
     """The terms a server presents itself with, those of its name counted more."""
-    counts = Counter(_terms(introduction[:MAX_INTRODUCTION]))
-    for term in _terms(name):
-        counts[term] += _SERVER_NAME_WORTH
-    return counts
+    return _counted(_of_server(name, introduction))
 
 
-def _terms(text: str) -> Iterable[str]:
-    return (term for word in words(text) for term in terms_of(word)) if text else ()
+def _of_tool(name: str, title: str, description: str) -> Weighed:
+    return (description[:MAX_DESCRIPTION], 1), (title, 1), (name, _NAME_WORTH)
+
+
+def _of_server(name: str, introduction: str) -> Weighed:
+    return (introduction[:MAX_INTRODUCTION], 1), (name, _SERVER_NAME_WORTH)
+
+
+def _counted(texts: Weighed) -> Counter[str]:
+    return Counter(term for text, times in texts for word in words(text) * times for term in terms_of(word))
 
 
 def log_softmax(scores: Numbers) -> Numbers:

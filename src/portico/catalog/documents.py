@@ -6,7 +6,7 @@ from dataclasses import replace
 from portico.catalog.categories import assign, rules
 from portico.catalog.snapshot import ServerEntry
 from portico.catalog.tool import Tool
-from portico.search import Document, fingerprint, read_schema
+from portico.search import Document, compose, fingerprint, read_schema
 
 MAX_INSTRUCTIONS = 1_000
 
@@ -23,6 +23,12 @@ def document_hashes(entry: ServerEntry) -> dict[str, str]:
     """What `Index.holds` compares: id → hash, without reading a single definition."""
     made_from = _made_from(entry)
     return {tool.address: fingerprint(tool.address, tool.hash, made_from) for tool in entry.tools.values()}
+
+
+def text_of_tool(tool: Tool) -> str:
+    """What the encoder reads of a tool: `text_of` its document, without making one."""
+    tool = replace(tool)  # what is parsed goes with the copy
+    return compose(tool.server, tool.name, tool.description, tool.title)
 
 
 def _server_text(entry: ServerEntry) -> str:

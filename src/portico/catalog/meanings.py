@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 
-from portico.catalog.documents import documents
+from portico.catalog.documents import text_of_tool
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
-from portico.search import Document, Encoder, EncoderUnavailable, Index, Vector, key_of, text_of
+from portico.search import Encoder, EncoderUnavailable, Index, Vector, key_of
 from portico.storage.vector_file import VectorFile
 
 _BATCH = 64
@@ -35,13 +35,13 @@ class Meanings:
         """How many tools have no vector yet; 0 where none will be made."""
         if self.encoder.problem or self._stopped.is_set():
             return 0
-        return sum(len(ids) for ids in _unencoded(snapshot).values())
+        return snapshot.index.unencoded_count
 
     def bring(self, snapshot: Snapshot) -> Iterator[Mapping[str, Vector]]:
         """Vectors of tools that have none, by address, a batch at a time: first all that are kept. Blocks."""
         texts = {
-            name: {document.id: text_of(document) for document in _only(snapshot.servers[name], ids)}
-            for name, ids in _unencoded(snapshot).items()
+            name: {address: text_of_tool(tool) for address, tool in _only(snapshot.servers[name], ids)}
+            for name, ids in snapshot.index.unencoded_groups().items()
         }
         keys = {address: key_of(text) for mine in texts.values() for address, text in mine.items()}
         kept = self._kept.find(set(keys.values()))
@@ -98,11 +98,6 @@ def _in_turn(servers: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
     return [item for _, item in sorted(turns, key=lambda it: it[0])]
 
 
-def _unencoded(snapshot: Snapshot) -> dict[str, Sequence[str]]:
-    found = {name: snapshot.index.unencoded(name) for name in snapshot.servers}
-    return {name: ids for name, ids in found.items() if ids}
-
-
-def _only(entry: ServerEntry, ids: Sequence[str]) -> Iterator[Document]:
+def _only(entry: ServerEntry, ids: Sequence[str]) -> Iterator[tuple[str, Tool]]:
     wanted = set(ids)
-    return (document for document in documents(entry) if document.id in wanted)
+    return ((tool.address, tool) for tool in entry.tools.values() if tool.address in wanted)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from portico.catalog.categories import category_of
 from portico.catalog.snapshot import Snapshot
+from portico.catalog.spare_memory import give_back
 from portico.catalog.sync import Catalog
 from portico.storage.manifests import Manifest, Manifests
 from portico.storage.record import CategoryRow, Record, RecordUnavailable
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 5.0
 """How long after a failure the record is tried again."""
+CAUGHT_UP = 16
+"""Servers whose manifests are read from disk again at a time, to be put on record: all at once would be as much memory
+as everything that is known."""
 END_PATIENCE_S = 3.0
 """How long the last write may take."""
 
@@ -94,10 +98,17 @@ class Sharing:
     async def _catch_up(self) -> None:
         fingerprints = self._catalog.fingerprints
         await self._adopt(fingerprints)
-        kept = await asyncio.to_thread(self._local.load, dict(fingerprints))
         # What was listed before anybody could be told: the record leaves alone what it has.
-        await self._save([manifest for name, manifest in kept.items() if name not in self._listed])
+        servers, saved = list(fingerprints.items()), False
+        for at in range(0, len(servers), CAUGHT_UP):
+            kept = await asyncio.to_thread(self._local.load, dict(servers[at : at + CAUGHT_UP]))
+            new = [manifest for name, manifest in kept.items() if name not in self._listed]
+            await self._save(new)
+            saved = saved or bool(new)
+        if saved:
+            await self._save_categories()
         await self._write()
+        await asyncio.to_thread(give_back)
 
     async def _exchange(self) -> None:
         await self._write()
@@ -111,18 +122,21 @@ class Sharing:
     async def _write(self) -> None:
         waiting, self._listed = self._listed, {}
         try:
-            await self._save(list(waiting.values()))
+            if waiting:
+                await self._save(list(waiting.values()))
+                await self._save_categories()
         except BaseException:
             self._listed = {**waiting, **self._listed}
             raise
 
     async def _save(self, manifests: Sequence[Manifest]) -> None:
-        if not manifests:
-            return
         snapshot = self._catalog.snapshot
         servers = [_known(manifest, snapshot) for manifest in manifests if manifest.server in snapshot.servers]
-        await self._record.save_servers(servers, origin=self._origin)
-        await self._record.save_categories(_counted(snapshot))
+        if servers:
+            await self._record.save_servers(servers, origin=self._origin)
+
+    async def _save_categories(self) -> None:
+        await self._record.save_categories(_counted(self._catalog.snapshot))
 
     async def _adopt(self, servers: Iterable[str]) -> None:
         known = self._catalog.snapshot.servers
@@ -151,7 +165,7 @@ def _known(manifest: Manifest, snapshot: Snapshot) -> KnownServer:
 
 
 def _counted(snapshot: Snapshot) -> list[CategoryRow]:
-    tools = Counter(snapshot.category(address) for address in snapshot.tools)
+    tools = {key: sum(map(len, servers.values())) for key, servers in snapshot.by_category.items()}
     servers = Counter(key for key in snapshot.main_categories.values())
     return [
         CategoryRow(key, category_of(key).title, category_of(key).description, number, servers[key])

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from portico.access import Scope
-from portico.catalog.address import SCRIPT_WORDS, Resolver, flat_names, fold, identifiers, nearest
+from portico.catalog.address import FLAT_NAME_CHARS, SCRIPT_WORDS, Resolver, flat_names, identifiers, nearest
+from portico.catalog.folding import fold
 from portico.catalog.listing import Offers
 from portico.catalog.tool import Tool
 from portico.catalog.visible import quoted
@@ -63,6 +64,27 @@ def most_common(counts: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
+class Names:
+    """Every tool's address and flat name."""
+
+    tools: Mapping[str, Tool]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tools or (isinstance(name, str) and self.flat_tool(name) is not None)
+
+    def flat_tool(self, name: str) -> Tool | None:
+        """The tool of a flat name."""
+        # Not worth a table of all for what can be none: a whole one has both parts, one that was cut the full length.
+        return self.flat.get(name) if "__" in name or len(name) == FLAT_NAME_CHARS else None
+
+    @cached_property
+    def flat(self) -> dict[str, Tool]:
+        """Every tool by its flat name, `server__tool`."""
+        names = flat_names((tool.server, tool.name) for tool in self.tools.values())
+        return dict(zip(names, self.tools.values(), strict=True))
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Everything that is known at one moment."""
 
@@ -99,9 +121,9 @@ class Snapshot:
         return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
 
     @cached_property
-    def names(self) -> frozenset[str]:
+    def names(self) -> Names:
         """Every tool's address and flat name."""
-        return frozenset((*self.tools, *self.flat))
+        return Names(self.tools)
 
     @cached_property
     def resolver(self) -> Resolver:
@@ -113,11 +135,10 @@ class Snapshot:
         """The identifiers that scripts know the servers by, with their names."""
         return identifiers(self.servers, SCRIPT_WORDS)
 
-    @cached_property
+    @property
     def flat(self) -> dict[str, Tool]:
         """Every tool by its flat name, `server__tool`."""
-        names = flat_names((tool.server, tool.name) for tool in self.tools.values())
-        return dict(zip(names, self.tools.values(), strict=True))
+        return self.names.flat
 
     @cached_property
     def flat_prompts(self) -> dict[str, tuple[str, Raw]]:
@@ -130,7 +151,7 @@ class Snapshot:
 
     def tool(self, name: str) -> Tool:
         """The tool a name means; raises UnknownName with the nearest."""
-        return self.tools.get(name) or self.flat.get(name) or self.tools[self.resolver.resolve(name)]
+        return self.tools.get(name) or self.names.flat_tool(name) or self.tools[self.resolver.resolve(name)]
 
     def server(self, name: str) -> ServerEntry:
         """A server by name, forgiving case and separators; raises UnknownName with the nearest."""

@@ -17,10 +17,11 @@ from portico.catalog.entries import Source, difference, listed, manifest_of, rem
 from portico.catalog.listing import Listing, Offers, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
+from portico.catalog.spare_memory import give_back
 from portico.errors import PorticoError
 from portico.events import Bus, ListAnnounced, MeaningsKnown, ResourceUpdated
 from portico.search import Index
-from portico.storage.index_file import IndexFile
+from portico.storage.index_file import IndexFile, unload
 from portico.storage.manifests import Manifest, Manifests
 from portico.upstream.backend import Raw
 from portico.upstream.supervisor import Upstream
@@ -111,7 +112,7 @@ class Catalog:
                 else remembered(source, found.get(name) or earlier.get(name))
                 for name, source in new.items()
             }
-            snapshot = await asyncio.to_thread(_indexed, servers, before.index)
+            snapshot = await asyncio.to_thread(_indexed, servers, before.index, before.servers)
             self._sources, self.snapshot = new, snapshot
             self.eras = {name: era for name, era in self.eras.items() if name in new} | {
                 name: manifest.era for name, manifest in found.items() if name not in old
@@ -195,6 +196,7 @@ class Catalog:
             if not meanings.missing(self.snapshot):
                 # Whatever is listed meanwhile is looked for once more: nobody else would.
                 await asyncio.to_thread(self._save_index)
+                await asyncio.to_thread(give_back)
 
     async def _publish(self) -> None:
         while self._arrived:
@@ -215,7 +217,7 @@ class Catalog:
             # Whoever was configured otherwise, or away, since it was listed is listed again, or not at all.
             batch = {name: one for name, one in batch.items() if self._expects(one.manifest)}
             servers = {**before.servers, **{name: one.entry for name, one in batch.items()}}
-            self.snapshot = await asyncio.to_thread(_indexed, servers, before.index)
+            self.snapshot = await asyncio.to_thread(_indexed, servers, before.index, before.servers)
         changes = [difference(before.servers[name], one.entry) for name, one in batch.items()]
         self.encode()
         for change in changes:
@@ -345,12 +347,18 @@ class Sync:
                 self._bus.publish(ListAnnounced(self._upstream.name, kind))
 
 
-def _indexed(servers: Mapping[str, ServerEntry], index: Index) -> Snapshot:
-    """A snapshot whose index is brought up to date: only servers that differ are read again."""
+def _indexed(
+    servers: Mapping[str, ServerEntry], index: Index, before: Mapping[str, ServerEntry] | None = None
+) -> Snapshot:
+    """A snapshot whose index is brought up to date: only servers that differ are read again.
+
+    `before` is what the index was made from: whoever is the same there is not even compared.
+    """
+    known = before or {}
     changed = {
         name: tuple(documents(entry))
         for name, entry in servers.items()
-        if not index.holds(name, document_hashes(entry))
+        if known.get(name) is not entry and not index.holds(name, document_hashes(entry))
     }
     changed.update((name, ()) for name in index.groups if name not in servers)
     return Snapshot(servers, index.replace(changed) if changed else index)
@@ -361,5 +369,7 @@ def _stored_index(file: IndexFile, meanings: Meanings | None) -> Index:
     body = file.load()
     if body is not None:
         with contextlib.suppress(ValueError):  # by another version, or damaged
-            return Index.load(body, encoder=encoder)
+            index = Index.load(body, encoder=encoder)
+            unload(body)  # its checksum was worked out: most of it is not looked at again soon
+            return index
     return Index.build((), encoder=encoder)

@@ -14,7 +14,7 @@ Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a 
 from portico.search.codec import UnreadableIndex
 from portico.search.dense.encoder import NAME, WIDTH, Encoder, EncoderUnavailable, Vector
 from portico.search.dense.encoder import shipped as shipped_encoder
-from portico.search.dense.text import key_of, text_of
+from portico.search.dense.text import compose, key_of, text_of
 from portico.search.document import Document, Hit, Lift, Ranking, Reason, fingerprint
 from portico.search.filters import Facts, Filters
 from portico.search.index import Index
@@ -38,6 +38,7 @@ __all__ = [
     "SchemaText",
     "UnreadableIndex",
     "Vector",
+    "compose",
     "fingerprint",
     "key_of",
     "read_schema",

@@ -116,7 +116,10 @@ def _columns(blob: bytes | memoryview, header: Mapping[str, Any], at: int) -> di
     return columns
 
 
-def _tables(columns: Mapping[str, Any]) -> tuple[Roster, Postings, Vectors]:
+def _tables(columns: dict[str, Any]) -> tuple[Roster, Postings, Vectors]:
+    for name in ("groups", "categories"):
+        columns[name] = list(map(sys.intern, columns[name]))
+    columns["tags"] = [tuple(map(sys.intern, tags)) if tags else () for tags in columns["tags"]]
     roster = Roster(*(columns[name] for name in (*_PEOPLE, *_KEYS)))
     vocabulary = {term: number for number, term in enumerate(columns["terms"])}
     postings = Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))

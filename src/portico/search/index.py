@@ -77,10 +77,22 @@ class Index:
         spliced = self._vectors.splice(len(self._roster.ids), np.empty(0, dtype=np.uint32), added)
         return Index(self._roster, self._postings, spliced, self.encoder)
 
+    @property
+    def unencoded_count(self) -> int:
+        """How many documents have no vector yet."""
+        return int(np.count_nonzero(self._roster.taken & ~self._vectors.known))
+
     def unencoded(self, group: str) -> Sequence[str]:
         """The ids of a group's documents that have no vector yet."""
         known, ids = self._vectors.known, self._roster.ids
         return [ids[slot] for slot in self._roster.members.get(group, ()) if not known[slot]]
+
+    def unencoded_groups(self) -> Mapping[str, Sequence[str]]:
+        """The groups with documents that have no vector yet, and the ids of those."""
+        found: dict[str, list[str]] = {}
+        for slot in np.flatnonzero(self._roster.taken & ~self._vectors.known).tolist():
+            found.setdefault(self._roster.groups[slot], []).append(self._roster.ids[slot])
+        return found
 
     def holds(self, group: str, hashes: Mapping[str, str]) -> bool:
         """Whether the group is indexed with exactly these documents (id → hash): then there is nothing to replace."""

@@ -78,6 +78,14 @@ class Roster:
         """The ids without case and separators."""
         return [squash(id_) for id_ in self.ids]
 
+    @cached_property
+    def squashed_groups(self) -> Mapping[str, Sequence[str]]:
+        """The groups by their names without case and separators."""
+        found: dict[str, list[str]] = {}
+        for group in self.members:
+            found.setdefault(squash(group), []).append(group)
+        return found
+
     def holds(self, group: str, hashes: Mapping[str, str]) -> bool:
         """Whether the group is here with exactly these documents, given as id → hash."""
         slots = self.members.get(group, ())

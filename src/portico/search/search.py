@@ -130,7 +130,7 @@ class Asked:
     def named(self) -> frozenset[str]:
         """The groups that the query names."""
         typed = {squash(word) for word in words(self.text)}
-        return frozenset(group for group in self.roster.members if squash(group) in typed)
+        return frozenset(group for word in typed for group in self.roster.squashed_groups.get(word, ()))
 
     def leading(self, places: int) -> list[int]:
         """The slots on the first `places`."""

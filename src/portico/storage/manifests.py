@@ -88,17 +88,20 @@ def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Man
     with transaction(db, "deferred"):
         heads = db.execute("select server, fingerprint, era, hello, offers, listed_at from manifests").fetchall()
         wanted = {head[0]: head for head in heads if fingerprints.get(head[0]) == head[1]}
-        rows: dict[str, list[ToolRow]] = {server: [] for server in wanted}
-        for server, name, digest, definition, warnings in db.execute(
-            "select server, name, hash, definition, warnings from tools order by server, position"
-        ):
-            if server in rows:
-                notes = tuple(warnings.split("\n")) if warnings else ()
-                rows[server].append(ToolRow(name, digest, definition, notes))
-    return {
-        server: Manifest(server, fingerprint, era, hello, offers, tuple(rows[server]), listed_at)
-        for server, fingerprint, era, hello, offers, listed_at in wanted.values()
-    }
+        return {
+            server: Manifest(server, fingerprint, era, hello, offers, _tools(db, server), listed_at)
+            for server, fingerprint, era, hello, offers, listed_at in wanted.values()
+        }
+
+
+def _tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:
+    rows = db.execute(
+        "select name, hash, definition, warnings from tools where server = ? order by position", (server,)
+    )
+    return tuple(
+        ToolRow(name, digest, definition, tuple(warnings.split("\n")) if warnings else ())
+        for name, digest, definition, warnings in rows
+    )
 
 
 def _save(db: sqlite3.Connection, manifest: Manifest) -> None:

@@ -34,6 +34,11 @@ class VectorFile:
         self._said: set[str] = set()
         self._record = np.dtype([("key", f"S{_KEY}"), ("vector", np.int8, (width,)), ("check", "<u4")])
 
+    @property
+    def count(self) -> int:
+        """How many vectors are kept."""
+        return len(self._records())
+
     def find(self, keys: Iterable[str]) -> dict[str, NDArray[np.int8]]:
         """The vectors that are kept under these keys."""
         wanted = {key.encode(): key for key in keys}

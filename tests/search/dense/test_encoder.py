@@ -144,7 +144,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     original = files("portico.search.dense") / "model"
     copy = tmp_path / "model"
     copy.mkdir()
-    for name in ("encoder.onnx", "vocabulary.txt"):
+    for name in ("encoder.onnx", "outline.onnx", "vocabulary.txt"):
         (copy / name).write_bytes((original / name).read_bytes())
     # `_open` looks the folder up when it is called.
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
@@ -161,6 +161,7 @@ def cut(name: str) -> Callable[[Path], None]:
 
 HARM: dict[str, Callable[[Path], Any]] = {
     "no weights": lambda folder: (folder / "encoder.onnx").unlink(),
+    "half the outline": cut("outline.onnx"),
     "no vocabulary": lambda folder: (folder / "vocabulary.txt").unlink(),
     "half the weights": cut("encoder.onnx"),
     "other weights": lambda folder: (folder / "encoder.onnx").write_bytes(b"version https://git-lfs"),
@@ -206,6 +207,23 @@ def test_a_model_that_cannot_be_read_leaves_search_by_words(model: Path, how: st
 
 def test_the_copy_of_a_model_is_as_good_as_the_model(model: Path):
     assert np.array_equal(Encoder().query("hello"), shipped().query("hello"))
+
+
+def without_outline(folder: Path) -> None:
+    (folder / "outline.onnx").unlink()
+
+
+def of_other_weights(folder: Path) -> None:
+    # Weights that say the same and end otherwise: an outline of them would find its tables in the wrong places.
+    with (folder / "encoder.onnx").open("ab") as file:
+        file.write(b"\x32\x00")  # an empty name of what wrote it
+
+
+@pytest.mark.parametrize("change", [without_outline, of_other_weights])
+def test_a_model_whose_outline_is_missing_or_not_its_own_is_read_whole(model: Path, change: Callable[[Path], None]):
+    change(model)
+    texts = ("hello", "create an issue in a repository", "发送邮件")
+    assert all(np.array_equal(Encoder().query(text), shipped().query(text)) for text in texts)
 
 
 def test_without_onnxruntime_search_goes_on_by_words(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):

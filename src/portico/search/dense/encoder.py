@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.search.dense.model_files import open_model
 from portico.search.dense.text import LIMIT, QUERY_LIMIT
 from portico.search.dense.wordpiece import WordPiece
 
@@ -130,8 +131,8 @@ def _open() -> tuple[Any, WordPiece]:
     options.log_severity_level = 3
     model = files("portico.search.dense") / "model"
     pieces = (model / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
-    with as_file(model / "encoder.onnx") as path:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    with as_file(model / "encoder.onnx") as whole:
+        session = open_model(whole, options)
     # A vocabulary of other weights shows here, not at somebody's query.
     tried = np.asarray(session.run(None, {"ids": np.array([[len(pieces) - 1]], dtype=np.int64)})[0])
     if tried.shape != (1, WIDTH):

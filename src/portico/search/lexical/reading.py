@@ -5,6 +5,7 @@ Works on whole batches: words become term numbers in one pass, everything after 
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ Numbers = NDArray[np.int64]
 
 _BATCH = 2_048
 """Documents read at once: bounds the working memory of a large build."""
+
+_REPEATED = 256
+_NUMBER = array("q").itemsize
 
 _WEIGHTS = np.array([field.weight for field in FIELDS])
 _TYPICAL = np.array([field.typical for field in FIELDS])
@@ -61,31 +65,31 @@ def _read_batch(documents: Sequence[Document], slots: NDArray[np.uint32], lexico
     return terms.astype(np.uint32), slots[positions], strengths, found_in
 
 
-class _Lexicon(dict[str, "array[int]"]):
-    """Word → the numbers of its terms and their concepts, worked out at a word's first appearance."""
+class _Lexicon(dict[str, bytes]):
+    """Word → the numbers of its terms and their concepts, worked out at a word's first appearance.
+
+    Numbers as they lie in an array: those of a whole text are then one join.
+    """
 
     def __init__(self, vocabulary: dict[str, int]) -> None:
         super().__init__()
         self.vocabulary = vocabulary
 
-    def __missing__(self, word: str) -> "array[int]":
+    def __missing__(self, word: str) -> bytes:
         numbers, vocabulary = array("q"), self.vocabulary
         for term in terms_of(word):
             numbers.append(vocabulary.setdefault(term, len(vocabulary)))
             numbers.extend(vocabulary.setdefault(concept, len(vocabulary)) for concept in CONCEPTS.get(term, ()))
-        self[word] = numbers
-        return numbers
+        self[word] = found = numbers.tobytes()
+        return found
 
     def number(self, documents: Sequence[Document]) -> tuple[Numbers, Numbers]:
         """All terms of the documents by number, and how many of them stand in each field of each document."""
-        tokens, counts = array("q"), array("q")
-        for document in documents:
-            for text in texts(document):
-                before = len(tokens)
-                for word in words(text) if text else ():
-                    tokens.extend(self[word])
-                counts.append(len(tokens) - before)
-        return np.array(tokens, dtype=np.int64), np.array(counts, dtype=np.int64)
+        # A server's tools share their introduction, tags and most parameters.
+        joined = lru_cache(maxsize=_REPEATED)(lambda text: b"".join(map(self.__getitem__, words(text))))
+        tokens = [joined(text) for document in documents for text in texts(document)]
+        counts = np.fromiter(map(len, tokens), dtype=np.int64, count=len(tokens)) // _NUMBER
+        return np.frombuffer(b"".join(tokens), dtype=np.int64), counts
 
 
 def _worth(tokens: Numbers, cells: Numbers, size: int, vocabulary: dict[str, int]) -> NDArray[np.float64]:
