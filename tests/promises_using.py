@@ -1,4 +1,4 @@
-"""What is promised to whoever begins to use it: adoption, other kinds of servers, a library, documentation, speed, peers."""
+"""What is promised to whoever begins: adoption, other kinds of servers, a library, documentation, speed, peers."""
 
 from tests.promises import promises
 

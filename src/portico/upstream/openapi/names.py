@@ -10,6 +10,10 @@ _BLOCK = re.compile(
     r"</?(?:p|br|ul|ol|li|pre|div|h[1-6]|table|thead|tbody|tr|td|th|hr)(?:\s[^<>]{0,200})?/?>", re.IGNORECASE
 )
 _LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,500}\)")
+_BLANKS = re.compile(r"[^\S\n]+")
+_BLANK_LINES = re.compile(r" ?\n(?: ?\n)+ ?")
+_LONGEST_READ = 20
+"""Times what is kept of a text: more of it is not even looked at."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _NOT_IN_ARGUMENTS = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -19,14 +23,18 @@ class Names:
 
     def __init__(self, longest: int = LONGEST_NAME) -> None:
         self._taken: set[str] = set()
+        self._last: dict[str, int] = {}
         self._longest = longest
 
     def take(self, wanted: str) -> str:
         """The name, or one like it."""
-        name, number = fitted(wanted, self._longest), 1
+        name = stem = fitted(wanted, self._longest)
+        # Counted on from the last one: a description in which all are called the same would else take hours.
+        number = self._last.get(stem, 1)
         while name in self._taken:
             number += 1
             name = f"{fitted(wanted, self._longest - len(str(number)) - 1)}_{number}"
+        self._last[stem] = number
         self._taken.add(name)
         return name
 
@@ -55,9 +63,10 @@ def fitted(name: str, longest: int) -> str:
 
 def clipped(text: str, most: int) -> str:
     """A text without HTML and addresses of links, at most so long, cut at the end of a sentence where there is one."""
+    text = text[: _LONGEST_READ * most]
     text = html.unescape(_BLOCK.sub(" ", _INLINE.sub("", text))) if "<" in text or "&" in text else text
     text = _LINK.sub(r"\1", text) if "](" in text else text
-    text = re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*\n\s*", "\n\n", text.replace("\r", ""))).strip()
+    text = _BLANK_LINES.sub("\n\n", _BLANKS.sub(" ", text.replace("\r", ""))).strip()
     if len(text) <= most:
         return text
     cut = text[:most]

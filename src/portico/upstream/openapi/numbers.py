@@ -6,6 +6,7 @@ What is written wrongly is left out: a rule that nobody can check is worse than 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, cast
 
+from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 from portico.upstream.openapi.text import plain
 
@@ -62,11 +63,7 @@ def choices(schema: Mapping[str, Any], allowed: tuple[str, ...]) -> list[Any] | 
         values = [_text(value) if isinstance(value, int | float) else value for value in values]
     if "null" in allowed and None not in values:
         values.append(None)
-    unique: list[Any] = []
-    for value in values:
-        if not any(value == other and type(value) is type(other) for other in unique):
-            unique.append(value)
-    return unique
+    return list({jsontext.dumps(value): value for value in values}.values())
 
 
 def texts(schema: Mapping[str, Any], is_pattern: Callable[[str], bool]) -> Raw:

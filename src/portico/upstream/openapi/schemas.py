@@ -15,7 +15,7 @@ from typing import Any, cast
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 from portico.upstream.openapi.documents import Documents, Node
-from portico.upstream.openapi.names import clipped
+from portico.upstream.openapi.names import Names, clipped
 from portico.upstream.openapi.numbers import bounds, choices, kinds, texts
 from portico.upstream.openapi.text import plain
 
@@ -26,6 +26,7 @@ MOST_NODES = 5_000
 """In one definition. Aliases of aliases can make a large schema of ten lines."""
 DESCRIPTION_CHARS = 300
 EXAMPLE_BYTES = 200
+_LONGEST_STEM, _LONGEST_NAME = 80, 90
 LEFT_OUT = "(not shown: the whole is too large)"
 
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
@@ -50,6 +51,7 @@ class Schemas:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._names: dict[str, str] = {}
+        self._given = Names(_LONGEST_NAME)
         self._targets: dict[str, Node] = {}
         self._fragments: dict[str, Fragment] = {}
         self._refs: dict[str, None] = {}
@@ -66,6 +68,9 @@ class Schemas:
                 if len(data) <= MAX_SCHEMA_BYTES // 2:
                     break
                 schema = _shallow(schema, depth)
+                data = _dumped(schema)
+            if len(data) > MAX_SCHEMA_BYTES:
+                schema = _shallow(schema, 0)
                 data = _dumped(schema)
             kept = tuple(name for name in self._refs if f'"#/$defs/{name}"'.encode() in data)
             return Fragment(schema, kept, len(data))
@@ -135,12 +140,8 @@ class Schemas:
     def _name(self, address: str, target: Node) -> str:
         if address not in self._names:
             last = address.rpartition("/")[2].replace("~1", "_").replace("~0", "~")
-            stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", last).strip("_.")[:80] or "Schema"
-            name, number = stem, 1
-            while name in self._targets:
-                number += 1
-                name = f"{stem}_{number}"
-            self._names[address] = name
+            stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", last).strip("_.")[:_LONGEST_STEM] or "Schema"
+            name = self._names[address] = self._given.take(stem)
             self._targets[name] = target
         return self._names[address]
 

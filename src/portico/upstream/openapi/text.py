@@ -1,21 +1,12 @@
-"""The text of a description → plain values: JSON, or YAML by the rules of 1.2 that OpenAPI asks for.
+"""The text of a description → plain values: JSON or YAML, whichever it is."""
 
-YAML 1.1, which PyYAML speaks by default, would read the enum `[on, off]` as booleans and `2024-01-01` as a date.
-"""
-
-import re
-from functools import cache
 from typing import Any, cast
 
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 
-_BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
-_NULL = re.compile(r"~|null|Null|NULL|")
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_FLOAT = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-)
+MOST_VALUES = 20_000
+MOST_CHARACTERS = 1_000_000
 
 
 def parsed(data: bytes) -> Raw:
@@ -41,42 +32,38 @@ def _object(value: Any) -> Raw:
 
 
 def _yaml(data: bytes) -> Any:
-    import yaml
+    from portico.upstream.openapi.yaml_reading import NotYaml, read_yaml
 
     try:
-        return yaml.load(data, Loader=_loader())  # noqa: S506 - a safe loader with fewer types still
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise ValueError(f"it is neither JSON nor YAML: {getattr(error, 'problem', None) or error}{where}") from None
-
-
-@cache
-def _loader() -> Any:
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class Loader(base):  # pyright: ignore[reportUntypedBaseClass]
-        """The types that JSON has, and merge keys, which descriptions use although 1.2 has none."""
-
-        yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - the library's own name
-
-    for kind, pattern, first in (
-        ("bool", _BOOLEAN, "tTfF"),
-        ("null", _NULL, ["~", "n", "N", ""]),
-        ("int", _INTEGER, "-+0123456789"),
-        ("float", _FLOAT, "-+0123456789."),
-        ("merge", re.compile("<<"), "<"),
-    ):
-        whole = re.compile(f"(?:{pattern.pattern})$")
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", whole, list(first))
-    return Loader
+        return read_yaml(data)
+    except NotYaml as error:
+        raise ValueError(f"it is neither JSON nor YAML: {error}") from None
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it; ValueError where it has none such (YAML's bytes and sets, structures with a loop)."""
+    """A value as JSON has it; ValueError where it has none such (structures with a loop), or it is enormous."""
+    if not _is_small(value):
+        raise ValueError("it is too large to be shown")
     try:
         return jsontext.loads(jsontext.dumps(value))
     except (TypeError, ValueError, RecursionError):
         raise ValueError("it cannot be said in JSON") from None
+
+
+def _is_small(value: Any) -> bool:
+    """Whether it stays small when it is written out: YAML's aliases of aliases do not."""
+    count = characters = 0
+    waiting = [value]
+    while waiting:
+        one: Any = waiting.pop()
+        count += 1
+        if isinstance(one, str):
+            characters += len(one)
+        elif isinstance(one, dict):
+            characters += sum(len(str(key)) for key in cast(Raw, one))
+            waiting.extend(cast(Raw, one).values())
+        elif isinstance(one, list):
+            waiting.extend(cast("list[Any]", one))
+        if count + len(waiting) > MOST_VALUES or characters > MOST_CHARACTERS:
+            return False
+    return True
