@@ -7,10 +7,10 @@
     fastmcp shared      FastMCP's proxy over one connected client
     fastmcp proxy       FastMCP's proxy with its defaults
 
-In turn, calls go over one SDK client session each, reused. The crowd of sixteen uses a plain client instead, the same
-for all (Portico's own wire to its servers): the SDK's would be busier than what it measures, and hide the differences.
-Every program is a process of its own. The client speaks the transport and the era
-that the upstream speaks, except on the route http→stdio, which is compared with a direct HTTP call. `its CPU` is what
+In turn, calls go over one SDK client session each, reused, to a server on the SDK. The crowd of sixteen has a plain
+client and a plain server instead, the same for all: the SDK's would be busier than what stands between, and hide the
+differences. Every program is a process of its own. The client speaks the transport and era that the upstream speaks,
+except on the route http→stdio, which is compared with a direct HTTP call. `its CPU` is what
 the program that the client talks to worked for a call (`direct`: the server itself). A busy machine, on which everyone
 waits for the processor, draws `× direct` towards 1; it changes `its CPU` and `× at p10` (the quickest tenth) least.
 """
@@ -25,18 +25,17 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import psutil
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from benchmarks import processes, programs
+from benchmarks import crowd, processes, programs
+from benchmarks.crowd import WORKERS
+from benchmarks.hops import Contestant, WrongAnswer, contest
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.upstream.backend import Ask, Connection, Era
-from portico.upstream.http import HttpBackend
-from portico.upstream.stdio import StdioBackend
 
 ROUTES = ("http", "stdio", "http→stdio")
 ERAS = ("legacy", "modern")
@@ -45,7 +44,6 @@ THROUGHPUT_GOAL = 3.0
 """Times the calls in a second that FastMCP's proxy bears, on one shared session."""
 READY_S = 30.0
 FEWEST_CALLS = 3
-WORKERS = 16
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 4
 
 
@@ -65,21 +63,6 @@ SMOKE = Effort(rounds=4, calls=6, crowd_calls=16, turn_s=0.2)
 SMOKE_CONTESTANTS = ("byte relay", "portico", "portico call_tool")
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """Something a client can connect to, and the call that ends at the echo tool."""
-
-    name: str
-    reach: str | list[str]
-    """A URL, or the command of a stdio server."""
-    tool: str = "echo"
-    listens: tuple[int, list[str]] | None = None
-    """What has to be started first, and the port it then listens on; a stdio server is started by its client."""
-
-    def arguments(self, text: str) -> dict[str, Any]:
-        return {"name": "echo.echo", "arguments": {"text": text}} if self.tool == "call_tool" else {"text": text}
-
-
 @dataclass
 class Measured:
     """What one contestant did: seconds per call in turn, calls per second in a crowd."""
@@ -96,8 +79,6 @@ class Seat:
 
     contestant: Contestant
     client: Client
-    plain: Connection
-    """The crowd's."""
     program: psutil.Process
     """What the client talks to: the gateway, or for `direct` the server itself."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -115,20 +96,12 @@ class Seat:
         if result.is_error or said != text:
             raise WrongAnswer(f"{self.contestant.name} answered {str(said)[:300]!r}")
 
-    async def call_plainly(self) -> None:
-        text = f"{next(self._numbers)} {_TEXT}"
-        params = {"name": self.contestant.tool, "arguments": self.contestant.arguments(text)}
-        result = await self.plain.request("tools/call", params, Ask(timeout=READY_S))
-        if result.get("isError") or result["content"][0]["text"] != text:
-            raise WrongAnswer(f"{self.contestant.name} answered {str(result)[:300]!r}")
-
     async def until_ready(self) -> None:
         """A gateway may listen before it has heard its server."""
         deadline = time.monotonic() + READY_S
         while True:
             try:
-                await self.call()
-                return await self.call_plainly()
+                return await self.call()
             except Exception:  # whatever a gateway says while it starts; it has so long
                 if time.monotonic() > deadline:
                     raise
@@ -143,26 +116,6 @@ class Seat:
             await self.call()
             taken.append(time.perf_counter() - begun)
         return taken
-
-    async def crowd(self, effort: Effort) -> float:
-        """Sixteen callers at once on one session."""
-        done = 0
-        begun = time.perf_counter()
-
-        async def work(share: int) -> None:
-            nonlocal done
-            for _ in range(share):
-                await self.call_plainly()
-                done += 1
-                if time.perf_counter() > begun + effort.turn_s:
-                    return
-
-        await asyncio.gather(*(work(effort.crowd_calls // WORKERS) for _ in range(WORKERS)))
-        return done / (time.perf_counter() - begun)
-
-
-class WrongAnswer(Exception):
-    """A contestant did not say back what it was told."""
 
 
 async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> dict[str, Measured]:
@@ -182,8 +135,7 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
                 program = (
                     listening[one.listens[0]] if one.listens else (set(psutil.Process().children()) - before).pop()
                 )
-                plain = await stack.enter_async_context(_plain_session(one, era))
-                seats[one.name] = Seat(one, client, plain, program)
+                seats[one.name] = Seat(one, client, program)
             measured = {name: Measured() for name in seats}
             for seat in seats.values():
                 await seat.until_ready()
@@ -192,7 +144,10 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
                 worked = seats[name].worked
                 measured[name].alone.rounds.append(await seats[name].alone(effort))
                 measured[name].worked += seats[name].worked - worked
-                measured[name].crowd.append(await seats[name].crowd(effort))
+    for name, rates in (
+        await crowd.measure(route, era, effort.rounds, effort.crowd_calls, effort.turn_s, only)
+    ).items():
+        measured[name].crowd = rates
     return measured
 
 
@@ -214,83 +169,6 @@ async def _session(contestant: Contestant, era: str, folder: Path) -> AsyncGener
             yield client
         finally:
             await client.__aexit__(*sys.exc_info())
-
-
-class _Deaf:
-    """Hears nothing that belongs to no call."""
-
-    def notified(self, method: str, params: dict[str, Any]) -> None: ...
-
-    def lost(self, reason: str) -> None: ...
-
-
-@contextlib.asynccontextmanager
-async def _plain_session(contestant: Contestant, era: str) -> AsyncGenerator[Connection]:
-    reach, name, protocol = contestant.reach, contestant.name, cast("Era", era)
-    backend = (
-        HttpBackend(name, reach, protocol=protocol)
-        if isinstance(reach, str)
-        else StdioBackend(name, reach[0], tuple(reach[1:]), cwd=str(processes.REPOSITORY), protocol=protocol)
-    )
-    connection = await backend.connect(_Deaf(), protocol)
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-def contest(route: str, era: str, folder: Path) -> list[Contestant]:
-    """Who takes part; `direct` first, because the others reach the server that it starts."""
-    return _over_stdio(era, folder) if route == "stdio" else _over_http(era, folder, to_stdio=route != "http")
-
-
-def _over_stdio(era: str, folder: Path) -> list[Contestant]:
-    upstream = programs.command("upstream")
-    serve = [*processes.portico(), "stdio", "--config", str(_config(folder, upstream, era))]
-    return [
-        Contestant("direct", upstream),
-        Contestant("byte relay", programs.command("relay", *upstream)),
-        Contestant("portico", serve, "echo__echo"),
-        Contestant("portico call_tool", [*serve, "--profile", "meta"], "call_tool"),
-        Contestant("fastmcp shared", programs.command("fastmcp-shared", *upstream, era=era)),
-        Contestant("fastmcp proxy", programs.command("fastmcp", *upstream, era=era)),
-    ]
-
-
-def _over_http(era: str, folder: Path, *, to_stdio: bool) -> list[Contestant]:
-    port, relay, portico, shared, fresh = (processes.free_port() for _ in range(5))
-    upstream = _url(port)
-    config = _config(folder, programs.command("upstream") if to_stdio else upstream, era)
-    serve = (portico, [*processes.portico(), "serve", "--config", str(config), "--port", str(portico)])
-    contestants = [
-        Contestant("direct", upstream, listens=(port, programs.command("upstream", port=port))),
-        Contestant("byte relay", _url(relay), listens=(relay, programs.command("relay", str(port), port=relay))),
-        Contestant("portico", _url(portico), "echo__echo", serve),
-        Contestant("portico call_tool", f"{_url(portico)}/p/meta", "call_tool", serve),
-    ]
-    if not to_stdio:
-        proxies = {"fastmcp shared": ("fastmcp-shared", shared), "fastmcp proxy": ("fastmcp", fresh)}
-        contestants += [
-            Contestant(name, _url(own), listens=(own, programs.command(program, upstream, port=own, era=era)))
-            for name, (program, own) in proxies.items()
-        ]
-    return contestants
-
-
-def _url(port: int) -> str:
-    return f"http://127.0.0.1:{port}/mcp"
-
-
-def _config(folder: Path, upstream: str | list[str], era: str) -> Path:
-    reach = {"url": upstream} if isinstance(upstream, str) else {"command": upstream[0], "args": upstream[1:]}
-    return processes.write_config(
-        folder,
-        {
-            "exposure": "full",
-            "profiles": {"meta": {"exposure": "meta"}},
-            "servers": {"echo": {**reach, "protocol": era}},
-        },
-    )
 
 
 def tabulate(route: str, era: str, measured: dict[str, Measured]) -> Table:

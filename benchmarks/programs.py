@@ -4,7 +4,8 @@ A file to be run, not a module (`python -P benchmarks/programs.py --stdio upstre
 each program imports only what it needs. With `--port N` it listens there and its target is a URL (a relay's: a port),
 with `--stdio` it serves one client and its target is a command.
 
-    upstream                 a plain server on the SDK's low-level class, one tool `echo` (`--delay-ms`: it thinks)
+    upstream                 a server on the SDK's low-level class, one tool `echo` (`--delay-ms`: it thinks)
+    plain                    the same tool in a few lines: as little server as there can be
     relay TARGET             copies bytes both ways, understands nothing
     fastmcp TARGET           create_proxy with its defaults: a session for every request
     fastmcp-shared TARGET    create_proxy over a client that is already connected
@@ -66,6 +67,64 @@ async def upstream(options: argparse.Namespace) -> None:
             timeout_graceful_shutdown=1,
         )
         await uvicorn.Server(config).serve()
+
+
+async def plain(options: argparse.Namespace) -> None:
+    """Nothing but the answers."""
+    import json
+
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    tool = {"name": "echo", "description": "Says it back.", "inputSchema": schema}
+    info = {"name": "plain", "version": "1"}
+    meta = {"io.modelcontextprotocol/serverInfo": info}
+    known: dict[str, dict[str, Any]] = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info},
+        "server/discover": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}},
+        "tools/list": {"tools": [tool]},
+        "ping": {},
+    }
+
+    def answered(body: bytes) -> bytes | None:
+        asked = json.loads(body)
+        if "id" not in asked:
+            return None
+        method = asked.get("method")
+        if method == "tools/call":
+            result = {"content": [{"type": "text", "text": asked["params"]["arguments"]["text"]}]}
+        elif method in known:
+            result = known[method]
+        else:
+            error = {"code": -32601, "message": "no such method"}
+            return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode()
+        if options.era == "modern":
+            result = {**result, "resultType": "complete", "_meta": meta}
+            if method in ("tools/list", "server/discover"):
+                result |= {"ttlMs": 60_000, "cacheScope": "private"}
+        return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
+
+    if options.port is None:
+        for line in sys.stdin.buffer:
+            if (answer := answered(line)) is not None:
+                sys.stdout.buffer.write(answer + b"\n")
+                sys.stdout.buffer.flush()
+        return
+    import uvicorn
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        answer = answered(body) if scope["method"] == "POST" else None
+        status = 200 if answer is not None else 202 if scope["method"] in ("POST", "DELETE") else 405
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer or b"")).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer or b""})
+
+    config = uvicorn.Config(app, port=options.port, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    await uvicorn.Server(config).serve()
 
 
 async def relay(options: argparse.Namespace) -> None:
@@ -173,6 +232,7 @@ async def _serve_proxy(proxy: Any, options: argparse.Namespace) -> None:
 
 PROGRAMS: dict[str, Callable[[argparse.Namespace], Awaitable[None]]] = {
     "upstream": upstream,
+    "plain": plain,
     "relay": relay,
     "fastmcp": fastmcp,
     "fastmcp-shared": fastmcp_shared,
