@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks import results_page
+
 Cell = str | int | float | None
 COMPARED_VERSIONS = ("portico-mcp", "mcp", "fastmcp")
 
@@ -76,19 +78,21 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--smoke", action="store_true", help="a small run, in seconds; its figures are rough")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    parser.add_argument("--results", action="store_true", help="put the tables into benchmarks/RESULTS.md")
     parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed by more than its tolerance")
     return parser
 
 
 def conclude(report: Report, options: argparse.Namespace) -> int:
     """Print the report, keep it if asked to, and give the exit code."""
-    for table in report.tables:
-        print(f"\n{aligned(table)}")
-    if report.goals:
-        print()
-    for goal in report.goals:
-        print(goal)
-    sys.stdout.flush()
+    parts = [aligned(table) for table in report.tables]
+    parts += ["\n".join(map(str, report.goals))] if report.goals else []
+    text = "\n\n".join(parts)
+    print(f"\n{text}", flush=True)
+    if options.results:
+        page = results_page.PAGE.read_text(encoding="utf-8")
+        page = results_page.placed(page, report.benchmark, text, _circumstances())
+        results_page.PAGE.write_text(page, encoding="utf-8")
     if options.json is not None:
         facts = {**_circumstances(), **report.facts}
         goals = [{**asdict(goal), "met": goal.met} for goal in report.goals]

@@ -30,7 +30,7 @@ def test_a_goal_says_its_direction():
 
 
 def options(folder: Path, *, check: bool) -> argparse.Namespace:
-    return argparse.Namespace(json=folder / "kept.json", check=check)
+    return argparse.Namespace(json=folder / "kept.json", check=check, results=False)
 
 
 def test_a_check_fails_only_when_a_goal_is_missed_by_too_much(tmp_path: Path):
