@@ -5,6 +5,7 @@ A file that cannot be read is told with its line, and costs no other file anythi
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -161,7 +162,12 @@ def _project_file(path: Path) -> _Source:
 def _tree(source: _Source, shown: str, ways: Sequence[Sequence[str]], findings: list[Finding]) -> Node | None:
     named = source.place is None
     try:
-        if source.path.stat().st_size > LARGEST:
+        there = source.path.stat()
+        if not stat.S_ISREG(there.st_mode):
+            # A project may bring a link to a device, which never ends.
+            findings.append(Finding(shown, 0, "", "cannot be read: it is no ordinary file"))
+            return None
+        if there.st_size > LARGEST:
             findings.append(Finding(shown, 0, "", "left out, too large to be a configuration"))
             return None
         data = source.path.read_bytes()

@@ -67,7 +67,9 @@ def _joined(one: Found, other: Found) -> Found:
     entry = dict(better.entry)
     if not (one.entry.get("disabled") and other.entry.get("disabled")):
         entry.pop("disabled", None)
-    folder = one.folder or other.folder
+    # Where one of them is started anywhere, a project must not get to say where: it may bring programs of that name.
+    where = {server.entry.get("cwd") or server.folder for server in (one, other)}
+    folder = where.pop() if len(where) == 1 else None
     return Found(
         one.name,
         entry,

@@ -8,6 +8,7 @@ from portico.upstream.openapi import swagger
 from portico.upstream.openapi.documents import Documents, Node
 
 MOST_SCHEMES = 5
+SCHEME_CHARS = 300
 
 
 def schemes(documents: Documents) -> Mapping[str, str]:
@@ -27,7 +28,7 @@ def wanted(security: Any, known: Mapping[str, str]) -> tuple[str, ...]:
     listed = [cast(Raw, one) for one in alternatives if isinstance(one, dict)]
     if any(not one for one in listed):
         return ()
-    asked = [" and ".join(known.get(name, name) for name in one) for one in listed]
+    asked = [" and ".join(known.get(name, str(name)) for name in one)[:SCHEME_CHARS] for one in listed]
     return tuple(dict.fromkeys(asked))[:MOST_SCHEMES]
 
 

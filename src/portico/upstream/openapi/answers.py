@@ -6,6 +6,7 @@ embedded resource. What says where the next page is stands behind it, for the ca
 
 import base64
 import http
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,6 +21,12 @@ SHOWN_HEADERS = (
     "x-page", "x-per-page", "x-total", "x-total-count", "x-total-pages", "x-pagination", "x-has-more", "total-count",
     "x-ratelimit-reset", "x-continuation-token", "x-ms-continuation", "deprecation", "sunset",
 )  # fmt: skip
+_CHARSET = re.compile(
+    r"utf-?(?:8|16|32)|us-ascii|latin-?1|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]|shift[_-]jis|"
+    r"euc-(?:jp|kr)|gb2312|gbk|gb18030|big5",
+    re.IGNORECASE,
+)
+"""Python has codecs that no text of the web is in: one takes hours for a megabyte, others make no text."""
 _TEXTS = (
     "json",
     "xml",
@@ -130,10 +137,7 @@ def _text(answer: Answer) -> str:
     charset = next(
         (p.partition("=")[2].strip(" \"'") for p in parameters.split(";") if "charset=" in p.lower()), "utf-8"
     )
-    try:
-        return answer.body.decode(charset, "replace")
-    except LookupError:
-        return answer.body.decode("utf-8", "replace")
+    return answer.body.decode(charset if _CHARSET.fullmatch(charset) else "utf-8", "replace")
 
 
 def _is_text(kind: str) -> bool:

@@ -19,6 +19,8 @@ from portico.upstream.openapi.loading import Api
 from portico.upstream.openapi.plans import Plan
 from portico.upstream.patience import Patience
 
+_LARGE = 2**18
+"""Bytes of a reply from which it is made a result in a thread."""
 _SECRET = ("auth", "key", "token", "secret", "cookie", "password", "passwd", "sig", "appid", "app_id", "credential")
 
 
@@ -36,6 +38,8 @@ class OpenApiConnection:
     ) -> None:
         """`current` reads the description again, where it has changed."""
         self._name, self._api, self._current = name, api, current
+        self._home = origin(api.server)
+        """Where the credentials may go, also when the description names another host one day."""
         self._query = query
         self._exchange = exchange
         self._listed = False
@@ -85,11 +89,13 @@ class OpenApiConnection:
         return await asyncio.to_thread(self._api.definitions)
 
     async def _call(self, plan: Plan, arguments: Raw) -> Raw:
-        if origin(plan.server) != origin(self._api.server):
+        if origin(plan.server) != self._home:
+            scheme, host, port = self._home
             return failure(
-                f"{plan.method} {plan.path} is on {safe_url(plan.server)}, not on {safe_url(self._api.server)}: the "
+                f"{plan.method} {plan.path} is on {safe_url(plan.server)}, not on {scheme}://{host}:{port}: the "
                 "gateway does not let a description send requests to other hosts.\nAdd a second server to the "
-                f"configuration, with the same `openapi` and `base_url: {safe_url(plan.server)}`."
+                f"configuration, with the same `openapi` and `base_url: {safe_url(plan.server)}`; or restart the "
+                "gateway if the whole API has moved there."
             )
         unknown = arguments.keys() - _arguments(plan)
         if unknown:
@@ -100,7 +106,9 @@ class OpenApiConnection:
         except (styles.Unsendable, TypeError, RecursionError) as error:
             return failure(f"This cannot be sent: {error}")
         answer = await self._exchange.ask(plan.method, url, headers, body)
-        return self._result(plan, answer)
+        if len(answer.body) < _LARGE:
+            return self._result(plan, answer)
+        return await asyncio.to_thread(self._result, plan, answer)
 
     def _address(self, plan: Plan, arguments: Raw) -> str:
         server, _, own = plan.server.partition("?")

@@ -16,6 +16,7 @@ from portico.upstream.openapi.addresses import MAX_REDIRECTS, redirected
 from portico.upstream.openapi.answers import Answer
 from portico.upstream.openapi.bodies import Sent
 from portico.upstream.openapi.trust import trust
+from portico.upstream.openapi.unpacking import NotUnpacked, Unpacking
 
 MAX_CONNECTIONS = 100
 MAX_ERROR_BYTES = 1024 * 1024
@@ -71,16 +72,17 @@ class Exchange:
             raise StreamCut(
                 f"{self._where(url)}: {_why(error)}", advice="Whether it was carried out is not known."
             ) from error
-        error = BackendUnavailable(f"{self._where(url)} redirects again and again")
-        error.retryable = False
-        raise error
+        raise _final(f"{self._where(url)} redirects again and again")
 
     async def close(self) -> None:
         """Hang up."""
         await self._client.aclose()
 
     def _request(self, method: str, url: str, headers: Mapping[str, str], body: Sent | None) -> httpx2.Request:
-        sent: dict[str, str] = {**self._headers, **headers}
+        sent = dict(self._headers)
+        for key, value in headers.items():
+            # The configured cookies are credentials, and stay.
+            sent[key.lower()] = f"{sent['cookie']}; {value}" if key == "cookie" and "cookie" in sent else value
         given: dict[str, Any] = {}
         if body is not None:
             sent.pop("content-type", None)
@@ -93,25 +95,33 @@ class Exchange:
         return self._client.build_request(method, url, headers=encoded, **given)
 
     async def _answer(self, url: str, reply: httpx2.Response) -> Answer:
-        limit = self._limit if reply.status_code < 400 else min(self._limit, MAX_ERROR_BYTES)
-        pieces, size = list[bytes](), 0
-        async for piece in reply.aiter_bytes():
-            size += len(piece)
-            if size > limit:
-                if reply.status_code >= 400:
-                    break
-                error = BackendUnavailable(
-                    f"{self._name} sent a message over {self._limit} bytes",
-                    advice="Ask for less at once, or raise limits.max_message_bytes.",
-                )
-                error.retryable = False
-                raise error
-            pieces.append(piece)
+        failed = reply.status_code >= 400
+        pieces = list[bytes]()
+        try:
+            limit = min(self._limit, MAX_ERROR_BYTES) if failed else self._limit
+            unpacking = Unpacking(reply.headers.get("content-encoding", ""), limit)
+            async for packed in reply.aiter_raw():
+                piece = unpacking.unpacked(packed)
+                if unpacking.full:
+                    if failed:
+                        break
+                    advice = "Ask for less at once, or raise limits.max_message_bytes."
+                    raise _final(f"{self._name} sent a message over {self._limit} bytes", advice)
+                pieces.append(piece)
+        except NotUnpacked as error:
+            raise _final(f"{self._where(url)} was answered, but {error}") from None
         headers = {key.lower(): value for key, value in reply.headers.items()}
         return Answer(safe_url(url), reply.status_code, headers, b"".join(pieces))
 
     def _where(self, url: str) -> str:
         return f"{self._name} ({safe_url(url)})"
+
+
+def _final(message: str, advice: str = "") -> BackendUnavailable:
+    """What the next call would meet as well."""
+    error = BackendUnavailable(message, advice=advice)
+    error.retryable = False
+    return error
 
 
 def _why(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """A description → an `Api`: its tools, and how each is called. Runs in a thread: a large one takes a second or two."""
 
+import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,11 @@ from portico.upstream.openapi.text import parsed
 from portico.upstream.openapi.tools import Given, Tools
 
 MAX_TOOLS = 20_000
+MAX_DEFINITIONS = 64 * 2**20
+"""Bytes of all tools together: a small description can refer to one large schema from every operation."""
+MAX_CPU_S = 60.0
+_TITLE_CHARS = 200
+_NOTE_CHARS = 300
 _INSTRUCTIONS_CHARS = 1_000
 
 
@@ -68,30 +74,34 @@ def _api(documents: Documents, source: Source, given: Given, reading: Reading, i
     server, known = _server(documents, source), schemes(documents)
     tools = Tools(documents, given)
     plans: dict[str, Plan] = {}
-    definitions: list[Raw] = []
+    definitions: list[bytes] = []
     elsewhere: set[str] = set()
+    size, until = 0, time.thread_time() + MAX_CPU_S
     for operation in operations(documents):
-        if len(plans) >= MAX_TOOLS:
+        if len(plans) >= MAX_TOOLS or size > MAX_DEFINITIONS:
             break
+        if time.thread_time() > until:
+            raise ValueError(f"it takes over {MAX_CPU_S:g} s to make tools of it")
         own = "" if source.base_url is not None else server_url(operation.servers, root.base)
         if own and origin(own) != origin(server):
             elsewhere.add(safe_url(own))
         definition, plan = tools.tool(operation, own or server, wanted(operation.security, known))
-        definitions.append(definition)
+        definitions.append(jsontext.dumps(definition))
+        size += len(definitions[-1])
         plans[plan.name] = plan
     if not plans:
         raise ValueError("it has no operations")
     info = root.at(root.entries.get("info")).entries
     return Api(
-        _text(info.get("title")),
-        _text(info.get("version")),
+        clipped(_text(info.get("title")), _TITLE_CHARS),
+        clipped(_text(info.get("version")), _TITLE_CHARS),
         clipped(_text(info.get("description")), _INSTRUCTIONS_CHARS),
         server,
         plans,
-        zlib.compress(jsontext.dumps(definitions), 1),
+        zlib.compress(b"[%b]" % b",".join(definitions), 1),
         dict(reading.marks),
         identity,
-        tuple(_notes(documents, elsewhere, len(plans))),
+        tuple(note[:_NOTE_CHARS] for note in _notes(documents, elsewhere, len(plans), size)),
     )
 
 
@@ -112,15 +122,15 @@ def _server(documents: Documents, source: Source) -> str:
     return found
 
 
-def _notes(documents: Documents, elsewhere: set[str], count: int) -> list[str]:
+def _notes(documents: Documents, elsewhere: set[str], count: int, size: int) -> list[str]:
     notes: list[str] = []
     if documents.dangling:
         ref, reason = next(iter(documents.dangling.items()))
         notes.append(f"{len(documents.dangling)} references lead nowhere, such as {safe_ref(ref)}: {reason}")
     if elsewhere:
         notes.append(f"some operations are on other hosts and are not called: {', '.join(sorted(elsewhere)[:5])}")
-    if count >= MAX_TOOLS:
-        notes.append(f"only its first {MAX_TOOLS} operations are tools")
+    if count >= MAX_TOOLS or size > MAX_DEFINITIONS:
+        notes.append(f"only its first {count} operations are tools: there may be more, but the whole is too large")
     return notes
 
 

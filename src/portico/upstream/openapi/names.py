@@ -73,4 +73,4 @@ def clipped(text: str, most: int) -> str:
     ends = [match.end() for match in re.finditer(r"[.!?](?=\s)|\n\n", cut)]
     if ends and ends[-1] > most // 2:
         return cut[: ends[-1]].rstrip()
-    return cut.rpartition(" ")[0].rstrip(" ,;:") + " …"
+    return (cut.rpartition(" ")[0] or cut).rstrip(" ,;:") + " …"

@@ -20,7 +20,7 @@ FORBIDDEN_HEADERS = frozenset(
 """A caller that could set these would speak to another server, or send two requests as one."""
 
 
-_METHOD = re.compile(r"(?!(?i:connect)$)[A-Za-z]{1,20}")
+_METHOD = re.compile(r"(?!CONNECT$)[A-Z]{1,20}")
 """CONNECT would ask for a tunnel to some other place."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -83,7 +83,8 @@ def _methods(item: Node) -> Iterator[tuple[str, Any]]:
     yield from ((method.upper(), item.entries[method]) for method in METHODS if method in item.entries)
     more = item.entries.get("additionalOperations")
     if isinstance(more, dict):
-        yield from ((str(name).upper(), entry) for name, entry in cast(Raw, more).items() if _METHOD.fullmatch(str(name)))
+        named = ((str(name).upper(), entry) for name, entry in cast(Raw, more).items())
+        yield from ((method, entry) for method, entry in named if _METHOD.fullmatch(method))
 
 
 def _operation(documents: Documents, method: str, path: str, item: Node, node: Node) -> Operation:

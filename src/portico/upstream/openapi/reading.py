@@ -20,6 +20,7 @@ from portico.upstream.http_headers import address_of, safe_url
 from portico.upstream.openapi.addresses import MAX_REDIRECTS, is_url, origin, redirected
 from portico.upstream.openapi.documents import NotAllowed
 from portico.upstream.openapi.text import parsed
+from portico.upstream.openapi.unpacking import NotUnpacked, Unpacking
 
 MAX_BYTES = 128 * 1024 * 1024
 """Of a description with all its parts."""
@@ -160,14 +161,17 @@ class Reading:
             if status in (401, 403) and self.source.base_url is None and self.source.headers:
                 hint = "; `headers` are sent there once `base_url` says that it is the API's own host"
             raise NotAllowed(f"HTTP {status}{hint}")
-        pieces, size = list[bytes](), 0
-        for piece in reply.iter_bytes():
-            size += len(piece)
-            if size + self._bytes > MAX_BYTES:
-                raise NotAllowed(f"it is larger than {MAX_BYTES // 2**20} MiB")
-            if time.monotonic() > self._deadline:
-                raise NotAllowed(f"it was not sent within {READ_S:g} s")
-            pieces.append(piece)
+        pieces = list[bytes]()
+        try:
+            unpacking = Unpacking(reply.headers.get("content-encoding", ""), MAX_BYTES - self._bytes)
+            for piece in reply.iter_raw():
+                pieces.append(unpacking.unpacked(piece))
+                if unpacking.full:
+                    raise NotAllowed(f"it is larger than {MAX_BYTES // 2**20} MiB")
+                if time.monotonic() > self._deadline:
+                    raise NotAllowed(f"it was not sent within {READ_S:g} s")
+        except NotUnpacked as error:
+            raise NotAllowed(str(error)) from None
         return b"".join(pieces)
 
 

@@ -232,8 +232,9 @@ def _add_required(found: Raw, given: Raw) -> None:
     known = found.get("properties")
     hidden = set(cast(Raw, given.get("properties"))) - set(cast(Raw, known)) if isinstance(known, dict) else set[str]()
     listed = cast("list[Any]", required)
-    if names := [name for name in dict.fromkeys(listed) if isinstance(name, str) and name not in hidden]:
-        found["required"] = names
+    names = dict.fromkeys(name for name in listed if isinstance(name, str) and name not in hidden)
+    if names:
+        found["required"] = list(names)
 
 
 def _narrows(found: Raw) -> bool:

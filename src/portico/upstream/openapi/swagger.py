@@ -77,7 +77,8 @@ def servers(root: Mapping[str, Any], document: str) -> list[Raw]:
     host = root.get("host") if isinstance(root.get("host"), str) else ""
     if not host and not own.startswith("http"):
         return []
-    schemes = [s for s in cast("list[Any]", root.get("schemes") or []) if s in ("http", "https")]
+    listed = root.get("schemes")
+    schemes = [s for s in cast("list[Any]", listed) if s in ("http", "https")] if isinstance(listed, list) else []
     scheme = "https" if "https" in schemes else schemes[0] if schemes else own if own.startswith("http") else "https"
     path = root.get("basePath") if isinstance(root.get("basePath"), str) else ""
     return [{"url": f"{scheme}://{host or rest.partition('/')[0]}/{str(path).strip('/')}".rstrip("/")}]

@@ -13,6 +13,7 @@ from portico.upstream.openapi.plans import Body, Part, Plan, Shape, Slot
 from portico.upstream.openapi.schemas import Fragment, Schemas
 
 DESCRIPTION_CHARS = 1_000
+PATH_CHARS = 500
 ARGUMENT_CHARS = 500
 TITLE_CHARS = 80
 FORM, MULTIPART, JSON = "application/x-www-form-urlencoded", "multipart/form-data", "application/json"
@@ -245,5 +246,5 @@ def _description(operation: Operation) -> str:
         summary = ""
     if summary and summary[-1] not in ".!?:":
         summary += "."
-    ends = f"{'Deprecated. ' if operation.deprecated else ''}{operation.method} {operation.path}"
+    ends = f"{'Deprecated. ' if operation.deprecated else ''}{operation.method} {operation.path[:PATH_CHARS]}"
     return "\n\n".join(part for part in (summary, text, ends) if part)
