@@ -16,9 +16,9 @@
     python -m benchmarks.footprint      resident memory and search over the wire, with the fleet and 100,000 tools
     python -m benchmarks.scale          how search grows with the catalog: build, load, memory, query, a changed server
 
-Each prints a table. `--results` puts it into RESULTS.md, `--json FILE` keeps it, `--smoke` is a run of seconds, `--check`
-fails when a goal is missed by more than its tolerance. Absolute times are this machine's, in this minute; only ratios
-travel.
+Each prints a table. `--results` puts it into RESULTS.md, `--json FILE` keeps it, `--smoke` is a run of seconds,
+`--check` fails when a goal is missed by more than its tolerance. Absolute times are this machine's, in this minute;
+only ratios travel.
 
 table (how results look) · results_page (RESULTS.md, by `--results`) · rounds (contestants take turns; ratios within a
 round) · processes (what runs, and ends) · programs (those run beside Portico) · hops, crowd (who stands between;
