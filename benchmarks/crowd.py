@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from benchmarks import processes
-from benchmarks.hops import Contestant, WrongAnswer, contest
+from benchmarks.hops import READY_S, Contestant, WrongAnswer, contest, until_ready
 from benchmarks.rounds import turns
 from portico.upstream.backend import Ask, Connection, Era
 from portico.upstream.http import HttpBackend
 from portico.upstream.stdio import StdioBackend
 
 WORKERS = 16
-READY_S = 30.0
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 4
 
 
@@ -38,17 +37,6 @@ class Seat:
         result = await self.connection.request("tools/call", params, Ask(timeout=READY_S))
         if result.get("isError") or result["content"][0]["text"] != text:
             raise WrongAnswer(f"{self.contestant.name} answered {str(result)[:300]!r}")
-
-    async def until_ready(self) -> None:
-        """A gateway may listen before it has heard its server."""
-        deadline = time.monotonic() + READY_S
-        while True:
-            try:
-                return await self.call()
-            except Exception:  # whatever a gateway says while it starts; it has so long
-                if time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(0.05)
 
     async def rate(self, calls: int, turn_s: float) -> float:
         """Calls in a second, while sixteen share so many, or for so long."""
@@ -82,7 +70,7 @@ async def measure(
             }
             rates: dict[str, list[float]] = {name: [] for name in seats}
             for seat in seats.values():
-                await seat.until_ready()
+                await until_ready(seat.call)
                 await seat.rate(calls, turn_s)
             for _, name in turns(list(seats), rounds):
                 rates[name].append(await seats[name].rate(calls, turn_s))

@@ -1,10 +1,15 @@
 """What may stand between a client and a server: the contestants of the latency benchmark, and how each is reached."""
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import processes, programs
+
+READY_S = 30.0
 
 
 class WrongAnswer(Exception):
@@ -24,6 +29,18 @@ class Contestant:
 
     def arguments(self, text: str) -> dict[str, Any]:
         return {"name": "echo.echo", "arguments": {"text": text}} if self.tool == "call_tool" else {"text": text}
+
+
+async def until_ready(call: Callable[[], Awaitable[None]]) -> None:
+    """A gateway may listen before it has heard its server."""
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            return await call()
+        except Exception:  # whatever a gateway says while it starts; it has so long
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.05)
 
 
 def contest(route: str, era: str, folder: Path, server: str = "upstream") -> list[Contestant]:

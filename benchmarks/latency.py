@@ -33,7 +33,7 @@ from mcp.client.stdio import stdio_client
 
 from benchmarks import crowd, processes, programs
 from benchmarks.crowd import WORKERS
-from benchmarks.hops import Contestant, WrongAnswer, contest
+from benchmarks.hops import READY_S, Contestant, WrongAnswer, contest, until_ready
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
 
@@ -42,7 +42,6 @@ ERAS = ("legacy", "modern")
 GOAL = 2.0
 THROUGHPUT_GOAL = 3.0
 """Times the calls in a second that FastMCP's proxy bears, on one shared session."""
-READY_S = 30.0
 FEWEST_CALLS = 3
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 4
 
@@ -96,17 +95,6 @@ class Seat:
         if result.is_error or said != text:
             raise WrongAnswer(f"{self.contestant.name} answered {str(said)[:300]!r}")
 
-    async def until_ready(self) -> None:
-        """A gateway may listen before it has heard its server."""
-        deadline = time.monotonic() + READY_S
-        while True:
-            try:
-                return await self.call()
-            except Exception:  # whatever a gateway says while it starts; it has so long
-                if time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(0.05)
-
     async def alone(self, effort: Effort) -> list[float]:
         """One call after the other."""
         taken: list[float] = []
@@ -138,7 +126,7 @@ async def measure(route: str, era: str, effort: Effort, only: Iterable[str]) -> 
                 seats[one.name] = Seat(one, client, program)
             measured = {name: Measured() for name in seats}
             for seat in seats.values():
-                await seat.until_ready()
+                await until_ready(seat.call)
                 await seat.alone(effort)
             for _, name in turns(list(seats), effort.rounds):
                 worked = seats[name].worked

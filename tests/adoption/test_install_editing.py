@@ -227,6 +227,32 @@ def test_the_difference_shows_what_is_new_and_masks_what_was_there(secret: str) 
     assert secret not in "\n".join(difference(put, text, "mcp.json", masking=True))
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"args": ["--api-key", "hunter hunter"]},
+        {"args": ["-e", "hunter=hunter"]},
+        {"env": {"PASSWORD": 'hunter \\" hunter'}},
+    ],
+)
+def test_a_secret_that_does_not_look_like_one_is_masked_by_what_stands_before_it(
+    entry: dict[str, Any], indent: int | None
+) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "x", **entry}}}, indent=indent)
+    put = json_editing.put(text, KEYS, ENTRY)
+    shown = "\n".join(difference(text, put, "mcp.json"))
+    assert "hunter" not in shown
+    assert "portico" in shown
+
+
+def test_a_line_that_gets_a_comma_is_no_new_line() -> None:
+    text = '{"mcpServers": {\n "a": {"command": "x", "env": {"API_KEY": "hunter2"}}\n}}'
+    shown = difference(text, json_editing.put(text, KEYS, ENTRY), "mcp.json")
+    assert "hunter2" not in "\n".join(shown)
+    assert any(line.startswith("+") and '"portico"' in line for line in shown)
+
+
 def test_the_difference_of_one_endless_line_is_short() -> None:
     text = json.dumps({"a": ["word"] * 100_000, "mcpServers": {}, "z": ["word"] * 100_000})
     shown = difference(text, json_editing.put(text, KEYS, ENTRY), "mcp.json")
