@@ -197,3 +197,11 @@ def test_words_that_are_no_secret_are_left_alone(text: str):
 def test_a_long_line_is_masked_in_no_time(piece: str):
     # A server may write whatever it likes, and what it writes is masked where everybody waits for it.
     masked_text(piece * (50_000 // len(piece)))
+
+
+def test_neither_structure_nor_our_own_words_are_taken_for_a_secret() -> None:
+    assert masked_text('"oauthAccount": {"emailAddress": 1}') == '"oauthAccount": {"emailAddress": 1}'
+    said = "env.API_TOKEN: the environment variable THINK_TOKEN is not set"
+    assert masked_text(said) == said
+    assert masked_text("api_token: hunter2") == "api_token: ***"
+    assert masked_text('"password": "hunter2"}') == '"password": "***"}'

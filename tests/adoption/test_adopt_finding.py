@@ -203,3 +203,40 @@ def test_a_file_with_a_long_history_is_read_as_well(world: World) -> None:
         "claude-code", json.dumps({"projects": {str(world.cwd): project}, "mcpServers": {"there": {"command": "y"}}})
     )
     assert set(world.candidates()) == {"here", "there"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices are files here only")
+def test_a_project_that_leads_to_a_device_is_told_and_costs_nothing_else(world: World) -> None:
+    endless = world.path("cursor", "project")
+    endless.parent.mkdir(parents=True, exist_ok=True)
+    endless.symlink_to("/dev/zero")
+    world.put("claude-code", json.dumps({"mcpServers": {
+        "endless": {"command": "x", "envFile": "/dev/zero"},
+        "good": {"command": "y"},
+    }}), "project")  # fmt: skip
+    assert any("no ordinary file" in finding.message for finding in world.look().findings)
+    found = world.candidates()
+    assert "larger than" in found["endless"].problem
+    assert (found["good"].standing, found["good"].problem) == ("new", "")
+
+
+def test_a_name_is_made_one_that_can_be_written_and_shown(world: World) -> None:
+    world.put(
+        "cursor", r'{"mcpServers": {"half \ud800": {"command": "x"}, "a\nNothing to do.\u001b[2J": {"command": "y"}}}'
+    )
+    found = world.candidates()
+    assert {name: one.standing for name, one in found.items()} == {
+        "half \ufffd": "new",
+        "a\ufffdNothing to do.\ufffd[2J": "new",
+    }
+    assert {server.command for server in world.files().loaded.servers.values()} == {"x", "y"}
+
+
+def test_a_project_does_not_choose_where_a_servers_program_is_looked_for(world: World) -> None:
+    entry = json.dumps({"mcpServers": {"fetch": {"command": "npx", "args": ["-y", "fetch-server"]}}})
+    world.put("claude-code", entry, "project")
+    assert world.candidates()["fetch"].entry["cwd"] == str(world.cwd)
+    world.put("cursor", entry)
+    one = world.candidates()["fetch"]
+    assert len(one.found.origins) == 2
+    assert "cwd" not in one.entry

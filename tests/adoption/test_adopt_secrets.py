@@ -172,6 +172,19 @@ def test_what_an_editor_asks_for_becomes_a_variable_to_be_filled_in(world: World
     assert world.load().config.servers["perplexity"].env == {"PERPLEXITY_API_KEY": "given"}
 
 
+def test_a_bare_variable_stays_one_also_where_this_shell_does_not_have_it(world: World) -> None:
+    env = {"A_TOKEN": "$NOBODY_HAS_THIS", "B": "Bearer $NOR_THIS"}
+    world.put("gemini", json.dumps({"mcpServers": {"a": {"command": "x", "env": env}}}))
+    files = world.write()
+    assert world.candidates()["a"].found.asked == {
+        "NOBODY_HAS_THIS": "$NOBODY_HAS_THIS",
+        "NOR_THIS": "Bearer $NOR_THIS",
+    }
+    with files.env_path.open("a") as file:
+        file.write("NOBODY_HAS_THIS=one\nNOR_THIS=two\n")
+    assert world.load().config.servers["a"].env == {"A_TOKEN": "one", "B": "Bearer two"}
+
+
 def test_text_that_is_no_placeholder_stays_text(world: World) -> None:
     odd = ["${", "${not a name}", "$${X}", "$HOME", "a${}b", "100%"]
     world.put("claude-desktop", json.dumps({"mcpServers": {"a": {"command": "x", "args": odd}}}))

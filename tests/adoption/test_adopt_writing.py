@@ -266,3 +266,14 @@ def test_servers_are_chosen_by_name_however_it_is_cased(world: World) -> None:
 )
 def test_a_person_chooses_by_numbers(typed: str, numbers: list[int] | None) -> None:
     assert chosen(typed, 5) == numbers
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and modes are other things there")
+def test_a_backup_is_a_new_file_and_never_what_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "portico.yaml").write_bytes(b"old")
+    (tmp_path / "portico.yaml").chmod(0o640)
+    (tmp_path / "portico.yaml.backup-20261116-073000").symlink_to(tmp_path / "elsewhere")
+    copy = write_config(tmp_path / "portico.yaml", b"new", b"old", NOW)
+    assert copy is not None
+    assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == (b"old", 0o640)
+    assert not (tmp_path / "elsewhere").exists()

@@ -89,21 +89,24 @@ async def test_the_client_can_start_what_was_written_for_it(home: Home) -> None:
 
 
 def test_replace_takes_out_what_portico_has_and_uninstall_brings_it_back(home: Home) -> None:
-    path = cursor(home, {"mcpServers": SERVERS, "other": 1})
+    gone = {"command": "no-such-server-anywhere"}
+    servers = {**SERVERS, "every": EVERYTHING, "gone": gone}
+    path = cursor(home, {"mcpServers": servers, "other": 1})
     before = path.read_bytes()
-    home.write({"servers": {"github": {"command": "npx", "args": ["-y", "server-github"]}}})
+    home.write({"servers": {"every": EVERYTHING, "gone": gone}})
     plain = home.run("install", "cursor")
-    assert "Portico has github, too, so Cursor would load what they offer twice: --replace" in plain.out
+    assert "Portico has every, gone, too, so Cursor would load what they offer twice: --replace" in plain.out
     ran = home.run("install", "cursor", "--replace", "--write")
-    assert "Taken out, because Portico has them: github." in ran.out
+    assert "Taken out, because Portico has them: every." in ran.out
     assert SECRET not in ran.out
-    assert [*json.loads(path.read_bytes())["mcpServers"]] == ["time", "portico"]
+    assert "gone stays in the file, because Portico cannot use it now: " in ran.out
+    assert [*json.loads(path.read_bytes())["mcpServers"]] == ["github", "time", "gone", "portico"]
     path.write_bytes(path.read_bytes().replace(b'"other": 1', b'"other": 2'))
     ran = home.run("uninstall", "cursor")
     assert "was changed since" in ran.out
-    assert "github put back" in ran.out
+    assert "every put back" in ran.out
     data = json.loads(path.read_bytes())
-    assert data == {"mcpServers": SERVERS, "other": 2}
+    assert data == {"mcpServers": servers, "other": 2}
     assert before != path.read_bytes()
 
 
@@ -256,3 +259,25 @@ def test_an_entry_that_starts_portico_is_known_however_it_does(entry: dict[str, 
 @pytest.mark.parametrize("entry", [None, "portico", {}, {"command": "portico"}, {"url": "http://portico/stdio"}, 3])
 def test_other_entries_are_left_to_others(entry: Any) -> None:
     assert not is_portico(entry)
+
+
+def test_a_client_that_no_shell_starts_gets_the_path_where_servers_need_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = home.folder / "bin"
+    own.mkdir()
+    (own / "my-server").write_text("#!/bin/sh\n")
+    (own / "my-server").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
+    home.write({"servers": {"mine": {"command": "my-server"}}})
+    there = home.run("install", "claude-desktop", "--json").data
+    assert there["entry"]["env"] == {"PATH": f"{own}:/usr/bin:/bin"}
+    assert "would not find my-server" in " ".join(there["remarks"])
+    assert "env" not in home.run("install", "claude-code", "--json").data["entry"], "it has the PATH of its shell"
+    home.write({"servers": {"mine": {"command": "sh"}}})
+    assert "env" not in home.run("install", "claude-desktop", "--json").data["entry"], "nothing is hidden"
+
+
+def test_whoever_installs_into_a_projects_file_is_told_that_others_share_it(home: Home) -> None:
+    home.write(CONFIG)
+    assert "whoever shares it" in home.run("install", "cursor", "--scope", "project").out

@@ -150,3 +150,16 @@ WILD = st.recursive(
 @given(st.dictionaries(st.sampled_from(["properties", "required", "anyOf", "allOf", "$ref", "$defs", "type"]), WILD))
 def test_whatever_a_server_calls_a_schema_is_taken(schema: Schema):
     assert_taken(portable(schema))
+
+
+def test_references_to_references_end_and_odd_ones_lead_nowhere():
+    twice = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(25)}
+    schema = {"allOf": [{"$ref": "#/$defs/a0"}], "$defs": {**twice, "a25": {"properties": {"é": {}}}}}
+    assert portable(schema)["properties"] == {"_": {}}
+    assert real_names(schema) == {"_": "é"}
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"allOf": [deep]}
+    assert portable(deep)["properties"] == {}
+    for step in ("9" * 5_000, "²", "-1", "1"):
+        assert portable({"$ref": f"#/allOf/{step}", "allOf": [{"properties": {"x": {}}}]})["properties"] == {"x": {}}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from portico import PorticoError, SyncGateway, UnknownName
+from portico.embedding.sync import waited
 
 
 def add(a: int, b: int) -> int:
@@ -100,3 +101,36 @@ def test_it_can_be_opened_again_but_not_twice():
         mine.open()
     with mine:
         assert mine.call("mine.add", {"a": 1, "b": 2}).text == "3"
+
+
+def test_several_threads_may_close_it_while_others_use_it():
+    mine = gateway().open()
+    begun = threading.Barrier(6, timeout=60)
+
+    def use() -> str:
+        begun.wait()
+        try:
+            for _ in range(10_000):
+                mine.call("mine.add", {"a": 1, "b": 2})
+        except PorticoError as error:
+            return error.message
+        return "it was never closed"
+
+    def end() -> None:
+        begun.wait()
+        mine.close()
+        # Nothing of it is left for whoever came second, either.
+        assert not any(thread.name == "portico gateway" for thread in threading.enumerate())
+
+    with ThreadPoolExecutor(6) as pool:
+        using, ending = [pool.submit(use) for _ in range(4)], [pool.submit(end) for _ in range(2)]
+        for one in ending:
+            one.result(60)
+        assert {one.result(60) for one in using} <= {"the gateway is not open", "the gateway was closed meanwhile"}
+
+
+def test_what_is_asked_of_a_loop_just_as_it_ends_is_not_waited_for_forever():
+    loop = asyncio.new_event_loop()
+    threading.Timer(0.1, loop.close).start()  # it never ran, so that nobody takes what is asked
+    with pytest.raises(PorticoError, match="closed meanwhile"):
+        waited(loop, asyncio.sleep(0))

@@ -3,11 +3,17 @@
 import asyncio
 import contextlib
 import json
+import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse
 
+from portico.server.stdio import over_pipes
 from portico.testing import gateway_over
 from portico.upstream.backend import Ask, Era, Raw
 from tests.fixtures.raw_client import raw_client
@@ -131,6 +137,32 @@ async def test_a_client_that_never_reads_is_not_read_from_and_then_hung_up_on(
         assert sent < 100_000, "what it sends is held back long before that"
         assert "left" in caplog.text
         assert "unread" in caplog.text
+
+
+def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
+    (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+    ending = threading.Event()
+
+    async def served() -> None:
+        async with over_pipes(os.fdopen(ours_in, "rb", 0), os.fdopen(ours_out, "wb", 0)) as (_, sending):
+            for number in range(2):
+                # More than a pipe holds, less than what is waited for while it is sent.
+                answer = JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": "x" * 60_000})
+                await sending.send(SessionMessage(answer))
+            later = asyncio.create_task(read_later())
+        later.cancel()
+
+    async def read_later() -> None:
+        for _ in range(50):  # turns of the loop, in which all would be over if nobody waited
+            await asyncio.sleep(0)
+        ending.set()
+
+    with os.fdopen(theirs_in, "rb") as answers, os.fdopen(theirs_out, "wb"), ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: (ending.wait(PATIENCE_S), answers.read())[1])
+        asyncio.run(served())
+        ending.set()
+        lines = reading.result(PATIENCE_S).splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [0, 1]
 
 
 async def test_half_a_surrogate_pair_in_a_result_costs_nobody_the_connection() -> None:

@@ -16,6 +16,7 @@ from portico.config import BackendConfig, Limits
 from portico.config.command_tool import CommandTool
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
 from portico.upstream.backend import Ask, Connection, Raw
+from portico.upstream.commands import checking
 from portico.upstream.commands.answering import plain
 from portico.upstream.commands.running import NotStarted, batch_refusal
 from portico.upstream.factory import make_backend
@@ -204,6 +205,9 @@ async def test_an_argument_that_is_none_is_refused():
         ("cat 'a", "quotation"),
         ("", "at least 1"),
         (["sh", "-c", "cat {path}"], "as code"),
+        (["ssh", "-p", "22", "-i", "key", "host", "ls", "{path}"], "a pattern or choices"),
+        (["timeout", "9", "ssh", "-T", "--", "host", "cat /x/{path}"], "a pattern or choices"),
+        (["watch", "-n", "2", "ls", "{path}"], "a pattern or choices"),
         (["/bin/bash", "-o", "pipefail", "-lc", "cat {path}"], "as code"),
         (["env", "sh", "-c", "cat {path}"], "as code"),
         (["docker", "exec", "box", "sh", "-c", "cat {path}"], "as code"),
@@ -246,6 +250,10 @@ def test_a_command_that_cannot_be_meant_is_refused_when_it_is_read(command: Any,
         ["python3", "run.py", "-c", "x{word}"],
         ["awk", "-f", "count.awk", "x{word}"],
         ["rg", "--type", "sh", "-c", "x{word}"],
+        ["ssh", "-p", "22", "{host}", "uptime"],
+        ["ssh", "host", "{script}"],
+        ["grep", "watch", "{word}"],
+        {"command": ["ssh", "host", "ls", "{path}"], "arguments": {"path": {"pattern": "[a-z/]+"}}},
         {"command": ["sed", "-n", "{line}p", "notes"], "arguments": {"line": "integer"}},
         {"command": ["sh", "-c", "make {target}"], "arguments": {"target": {"choices": ["test", "build"]}}},
     ],
@@ -265,6 +273,13 @@ def test_short_forms_say_the_same_as_the_long_ones():
     coerced = {"type": "integer", "default": "7", "choices": ["7", 8], "required": "true"}
     query = CommandTool.model_validate({"command": "x {query}", "arguments": {"query": coerced}}).arguments["query"]
     assert (query.default, query.choices, query.required) == (7, (7, 8), True)
+
+
+def test_the_items_of_an_array_share_the_time_that_their_pattern_may_take(monkeypatch: pytest.MonkeyPatch):
+    tool = CommandTool.model_validate({"command": "x {a}", "arguments": {"a": {"type": "array", "pattern": "[a-z]+"}}})
+    assert not checking.checked(tool, {"a": ["b", "c"]}).problems
+    monkeypatch.setattr(checking, "PATTERNS_S", 0.0)
+    assert "takes too long" in checking.checked(tool, {"a": ["b", "c"]}).problems[0]
 
 
 # --- listing

@@ -37,6 +37,8 @@ class Client:
     """How it writes a bearer token from the environment; None where it has no way."""
     no_url: str = ""
     """What to do instead where its file takes no address."""
+    in_a_shell: bool = False
+    """Whether a person starts it in a terminal, so that it has the PATH of one."""
 
 
 _CLIENTS = (
@@ -57,6 +59,7 @@ _CLIENTS = (
         stdio_type="stdio",
         http_type="http",
         bearer="Bearer ${PORTICO_TOKEN}",
+        in_a_shell=True,
     ),
     Client(
         "cursor",
@@ -88,6 +91,7 @@ _CLIENTS = (
         "it may defer tools, but reads the list only once, and sends all of it with models that cannot search",
         "Start a new session.",
         bearer="PORTICO_TOKEN",
+        in_a_shell=True,
     ),
     Client(
         "gemini",
@@ -96,6 +100,7 @@ _CLIENTS = (
         "Start a new session, or type /mcp refresh in one.",
         url_key="httpUrl",
         bearer="Bearer $PORTICO_TOKEN",
+        in_a_shell=True,
     ),
     Client(
         "zed",

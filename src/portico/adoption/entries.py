@@ -77,7 +77,10 @@ class _Writing:
 
     def text(self, text: str, key: str) -> str:
         bare = BARE.fullmatch(text) if key in ("env", "headers") else None
-        if bare is not None and bare.group(2) in self.around.environ:
+        if bare is not None:
+            # Whoever writes $NAME means a variable, also where this shell does not have it.
+            if bare.group(2) not in self.around.environ:
+                self.done.asked[bare.group(2)] = text
             return f"{bare.group(1) or ''}${{{bare.group(2)}}}"
         return PLACEHOLDER.sub(lambda match: self.placeholder(match, key), text)
 

@@ -236,7 +236,12 @@ def _servers(source: _Source, root: Node, shown: str, here: Here, findings: list
         origin = Origin(source.client, source.title, shown, entry.line, project)
         if "command" not in done.entry:
             folder = None
-        yield Found(name, done.entry, (origin,), folder, done.asked, told.problems.get(position, ""))
+        yield Found(_printable(name), done.entry, (origin,), folder, done.asked, told.problems.get(position, ""))
+
+
+def _printable(name: str) -> str:
+    """A name without line breaks and the like, with which a project could write lines of its own on the screen."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)
 
 
 def _at(node: Node, keys: Sequence[str]) -> Node | None:

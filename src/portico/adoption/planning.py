@@ -134,7 +134,7 @@ def _candidate(
     entry = dict(found.entry)
     if found.folder is not None:
         entry["cwd"] = found.folder
-    backend, problem = _tried(found.name, entry, there, {**environ, **there.values})
+    backend, problem = _tried(entry, there, {**environ, **there.values})
     problem = found.problem or problem
     if backend is not None and _is_the_door(backend, there.config):
         backend, problem = None, "this is Portico's own address"
@@ -152,14 +152,8 @@ def _candidate(
     return Candidate(found, name, done.entry, done.values, "new", problem, backend)
 
 
-def _tried(
-    name: str, entry: Mapping[str, Any], there: Existing, environ: Mapping[str, str]
-) -> tuple[BackendConfig | None, str]:
+def _tried(entry: Mapping[str, Any], there: Existing, environ: Mapping[str, str]) -> tuple[BackendConfig | None, str]:
     """The server that an entry makes, and what is wrong with it or it lacks."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return None, "its name is not Unicode"
     try:
         text = dumped({"servers": {"server": dict(entry)}})
         data = text.encode()

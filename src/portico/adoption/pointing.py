@@ -1,5 +1,6 @@
 """What stands in a client's file for Portico, in that client's spelling; and which entries are Portico already."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +33,26 @@ def fleeting(command: Sequence[str]) -> bool:
     return "archive-v0" in parts or ("pipx" in parts and ".cache" in parts)
 
 
-def started(client: Client, command: Sequence[str], arguments: Sequence[str], needs: Sequence[str]) -> dict[str, Any]:
-    """An entry that starts Portico. Codex passes on only the variables that it is told of."""
+def hidden(config: Config, path: str) -> tuple[str, ...]:
+    """The commands of servers that are found on this PATH, and not where a program looks that no shell started."""
+    bare = {
+        server.command
+        for server in config.servers.values()
+        if server.usable and server.command and not Path(server.command).parent.name
+    }
+    return tuple(sorted(one for one in bare if shutil.which(one, path=path) and not shutil.which(one, path=os.defpath)))
+
+
+def started(
+    client: Client, command: Sequence[str], arguments: Sequence[str], needs: Sequence[str], path: str = ""
+) -> dict[str, Any]:
+    """An entry that starts Portico. Codex passes on only the variables that it is told of; `path` goes with it."""
     entry: dict[str, Any] = {"type": client.stdio_type} if client.stdio_type else {}
     entry |= {"command": command[0], "args": [*command[1:], *arguments]}
     if client.name == "codex" and needs:
         entry["env_vars"] = [*needs]
+    if path:
+        entry["env"] = {"PATH": path}
     return entry
 
 

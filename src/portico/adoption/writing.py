@@ -46,9 +46,15 @@ def backed_up(path: Path, now: datetime) -> Path | None:
     stem = f"{path.name}.backup-{now:%Y%m%d-%H%M%S}"
     for number in range(1, 1_000):
         copy = path.with_name(stem if number == 1 else f"{stem}-{number}")
-        if not copy.exists():
-            shutil.copy2(path, copy)
-            return copy
+        try:
+            # Nobody else may read it, not even for the moment until it has the mode of the file.
+            handle = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), OWNER_ONLY)
+        except FileExistsError:
+            continue
+        with os.fdopen(handle, "wb") as file:
+            file.write(path.read_bytes())
+        shutil.copystat(path, copy)
+        return copy
     raise PorticoError(f"{path.parent} is full of backups", advice=f"Remove some {path.name}.backup-* files.")
 
 

@@ -19,7 +19,7 @@ from portico.adoption.documents import opened
 from portico.adoption.file_writing import read_file
 from portico.adoption.installing import Plan, carry_out, chosen, is_installed, plan_install, plan_uninstall, undo
 from portico.adoption.places import Place
-from portico.cli.ending import DONE, note
+from portico.cli.ending import DONE, note, overheard
 from portico.cli.screen import Screen
 from portico.config import default_data_dir
 from portico.config_file import LoadedConfig, find_files, load
@@ -56,13 +56,16 @@ def install(
     if not url:
         _never_itself(place, files, cwd)
     loaded = load(files, {"exposure": exposure})
-    pointer = _led(wanted, url, loaded, exposure) if url else _started(wanted, files, loaded)
+    pointer = _led(wanted, url, loaded, exposure) if url else _started(wanted, place, files, loaded)
+    failing = _failing(place, loaded) if replace else {}
     plan = plan_install(
         wanted,
         place,
         pointer.entry,
         backups,
-        lambda servers: pointing.also_behind(servers, loaded.config),
+        lambda servers: {
+            name: twin for name, twin in pointing.also_behind(servers, loaded.config).items() if twin not in failing
+        },
         replacing=replace,
     )
     absent = place.scope == "user" and not place.path.parent.is_dir()
@@ -81,6 +84,7 @@ def install(
                 "twice": [*plan.twice],
                 "twice_tokens": tokens,
                 "remarks": [*pointer.remarks],
+                "kept": failing,
             }
         )
         return DONE
@@ -88,6 +92,8 @@ def install(
     if absent:
         screen.text(f"There was no folder {place.path.parent}: is {wanted.title} installed here?")
     _show_install(wanted, plan, pointer, tokens, screen)
+    for name, reason in failing.items():
+        screen.text(f"{name} stays in the file, because Portico cannot use it now: {reason}")
     if not plan.changes:
         screen.text(f"{wanted.title} points at Portico already: nothing to do.")
     elif not write:
@@ -148,7 +154,7 @@ def _never_itself(place: Place, files: Sequence[Path], cwd: Path) -> None:
         )
 
 
-def _started(client: Client, files: Sequence[Path], loaded: LoadedConfig) -> _Pointer:
+def _started(client: Client, place: Place, files: Sequence[Path], loaded: LoadedConfig) -> _Pointer:
     """An entry that starts Portico with this configuration."""
     said = loaded.sources["exposure"].kind
     exposure = client.exposure if said == "default" else loaded.config.exposure
@@ -172,11 +178,22 @@ def _started(client: Client, files: Sequence[Path], loaded: LoadedConfig) -> _Po
             f"The configuration takes {', '.join(needs)} from the environment, which {client.title} may not pass on: "
             "an `env_file` is surer."
         )
+    path = ""
+    if place.scope == "user" and not client.in_a_shell and os.name == "posix":
+        shells = os.environ.get("PATH", "")
+        if hidden := pointing.hidden(loaded.config, shells):
+            path = shells
+            remarks.append(
+                f"This shell's PATH goes with it: {client.title} is not started in one, and would not find "
+                f"{', '.join(hidden)}."
+            )
+    if place.scope == "project":
+        remarks.append("This file is the project's: whoever shares it gets paths that are of this machine.")
     if pointing.fleeting(command):
         remarks.append(
             f"This Portico runs from a cache ({command[0]}): install it first, so that it is still there tomorrow."
         )
-    return _Pointer(pointing.started(client, command, arguments, needs), exposure, tuple(remarks))
+    return _Pointer(pointing.started(client, command, arguments, needs, path), exposure, tuple(remarks))
 
 
 def _led(client: Client, url: str, loaded: LoadedConfig, exposure: str | None) -> _Pointer:
@@ -211,6 +228,22 @@ def _cost(place: Place, plan: Plan, loaded: LoadedConfig) -> int:
     except (PorticoError, OSError):
         return 0  # a figure is no reason to fail
     return bills.direct({twins[name] for name in plan.twice})
+
+
+def _failing(place: Place, loaded: LoadedConfig) -> dict[str, str]:
+    """Of a client's servers that Portico has too, those that do not work behind it, and why: nobody loses them."""
+    data = read_file(place.path)
+    twins = set(pointing.also_behind(opened(place, data).servers, loaded.config).values()) if data else set[str]()
+    if not twins:
+        return {}
+    from portico.adoption.cost import measured
+
+    bills = asyncio.run(measured(loaded.config, twins))
+    return {
+        name: overheard(bills.failures.get(name) or "it is switched off, or cannot be started")
+        for name in sorted(twins)
+        if name not in bills.servers
+    }
 
 
 def _targets(client: Client, scope: str | None, file: str | None, backups: Backups) -> Iterator[Place]:

@@ -26,6 +26,10 @@ _TAKES_VALUE = frozenset(
 )
 """Options of theirs that are followed by a word which is no script."""
 _NAME_A_USER = ("su", "runuser")
+_JOINING = {"ssh": "BbcDEeFIiJLlmOopQRSWw", "slogin": "BbcDEeFIiJLlmOopQRSWw", "rsh": "l", "watch": "nq"}
+"""Programs that join their words and have a shell read them, at the other end or here; their options with a value."""
+_BEFORE_OTHERS = frozenset({"sudo", "doas", "env", "nohup", "nice", "timeout", "sshpass", "setsid", "stdbuf"})
+"""Programs that run another. Elsewhere such a word is more likely one that is looked for."""
 _NAME_A_KIND = frozenset({"-t", "--type", "-l", "--lang", "--language"})
 """After these `sh` and `py` are kinds of files."""
 
@@ -38,6 +42,8 @@ class Code:
     argument: str
     alone: bool
     """The argument is the whole of it: whoever wrote that meant to run what a caller writes."""
+    joined: bool = False
+    """A shell reads all words together, so that a word of its own is no help."""
 
 
 def code_in(words: Sequence[Word]) -> Iterable[Code]:
@@ -50,9 +56,24 @@ def code_in(words: Sequence[Word]) -> Iterable[Code]:
             # Whatever follows is joined and read.
             yield from (Code(program, name, bool(each.alone)) for each in rest for name in each.names)
             return
+        if program in _JOINING and (not position or program_of(words[0].fixed or "") in _BEFORE_OTHERS):
+            read = _joined(program, rest)
+            yield from (
+                Code(program, name, len(read) == 1 and bool(one.alone), True) for one in read for name in one.names
+            )
         for programs, options in _INTERPRETERS:
             if programs.fullmatch(program):
                 yield from _after(program, options, rest)
+
+
+def _joined(program: str, rest: Sequence[Word]) -> Sequence[Word]:
+    """The words that a shell will read: those behind the options and, of a program that goes elsewhere, its host."""
+    at = 0
+    while at < len(rest) and str(rest[at].pieces[0]).startswith("-") and rest[at].fixed != "--":
+        text = rest[at].fixed or ""
+        at += 2 if len(text) == 2 and text[1] in _JOINING[program] else 1
+    at += at < len(rest) and rest[at].fixed == "--"
+    return rest[at + (program != "watch") :]
 
 
 def _after(program: str, options: re.Pattern[str], rest: Sequence[Word]) -> Iterable[Code]:

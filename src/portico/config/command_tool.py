@@ -177,10 +177,14 @@ class CommandTool(Section):
 
         for code in code_in(words):
             if not code.alone and self.arguments[code.argument].free:
+                instead = (
+                    "give it a pattern or choices that leave nothing to a shell"
+                    if code.joined
+                    else "name the program itself, or hand the value over as a word of its own behind the code, which "
+                    "has it as $1 (a shell) or sys.argv[1] (Python)"
+                )
                 raise ValueError(
-                    f"{code.program} would run what a caller writes for {{{code.argument}}} as code: name the program "
-                    "itself, or hand the value over as a word of its own behind the code, which has it as $1 (a shell) "
-                    "or sys.argv[1] (Python)"
+                    f"{code.program} would run what a caller writes for {{{code.argument}}} as code: {instead}"
                 )
         return self
 

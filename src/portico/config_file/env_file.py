@@ -3,6 +3,7 @@
 One that cannot be read costs the servers that need it, and no other: it is told, and they say what they lack.
 """
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from portico.config_file.finding import Finding
 from portico.config_file.placeholders import Places, expand, read_env_file
 from portico.config_file.reading import Node, Unreadable, decode
 
+LARGEST = 64 * 2**20
+"""Bytes: a project may name a device that never ends. A pipe is good: secrets often come through one."""
 VARIABLE = "PORTICO_ENV_FILE"
 Contents = Mapping[Path, bytes]
 """What files will hold that are not written yet."""
@@ -18,7 +21,13 @@ Contents = Mapping[Path, bytes]
 
 def content(path: Path, unwritten: Contents) -> bytes:
     """The bytes of a file, as it is or will be."""
-    return unwritten[path] if path in unwritten else path.read_bytes()
+    if path in unwritten:
+        return unwritten[path]
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 20} MiB")
+    return data
 
 
 def with_named_file(draft: Draft, environ: Mapping[str, str], cwd: Path, unwritten: Contents) -> Mapping[str, str]:

@@ -191,7 +191,7 @@ class Values:
             return
         shown = self.written.get("env_file", path)
         try:
-            found, odd = read_env_file(decode(Path(path).read_bytes()))
+            found, odd = read_env_file(decode(content(Path(path), {})))
         except (OSError, Unreadable) as error:
             reason = error.strerror if isinstance(error, OSError) else error.message
             self.problems.append((where, f"{shown} cannot be read ({reason})"))

@@ -21,8 +21,10 @@ SENSITIVE = (
 SECRET_NAME = re.compile(SENSITIVE, re.IGNORECASE)
 SCHEME = re.compile(r"\b(Bearer|Basic|Token)\s+[^\s\"',;]+", re.IGNORECASE)
 USERINFO = re.compile(r"://[^/?#\s\"']*@")
+_NO_VALUE = r"Bearer\b|Basic\b|Token\b|[{\[(]|the environment variable\b"
+"""What follows a secret's name and is not its value: a scheme, more JSON, our own words about what is not set."""
 ASSIGNED = re.compile(
-    rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!Bearer\b|Basic\b|Token\b)([^\s"',;&}}]+)""",
+    rf"""({SENSITIVE}[\w.-]{{0,60}}["']?\s*[:=]\s*["']?)(?!{_NO_VALUE})([^\s"',;&}}]+)""",
     re.IGNORECASE,
 )
 FLAGGED = re.compile(

@@ -15,6 +15,7 @@ from portico.upstream.backend import Raw
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Property names that every provider takes."""
 _KEY_CHARS = 64
+_POSITION = re.compile(r"[0-9]{1,9}")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _AT_ROOT = frozenset({"properties", "required", "description", "additionalProperties", "$defs", "definitions"})
 """What is kept of a root. Everything else either says again that it is an object, or is refused there."""
@@ -39,11 +40,13 @@ _LEFT_OUT = frozenset(
 )
 _DEEPEST = 60
 _ALTERNATIVES_TOLD = 8
+_MOST_PARTS = 2_000
+"""Of a root. References to references, each of them twice, make thousands of millions of ten lines."""
 
 
 def portable(schema: Mapping[str, Any]) -> Raw:
     """The schema as a plain object; property names that no provider takes are others (`real_names` has them back)."""
-    root = _root(dict(schema), dict(schema), frozenset())
+    root = _Root(dict(schema)).gathered
     made = _clean({key: value for key, value in root.items() if key in _AT_ROOT}, schema, 0)
     properties = made.get("properties", {})
     names = {name: told for told, name in told_names(properties).items()}
@@ -54,7 +57,7 @@ def portable(schema: Mapping[str, Any]) -> Raw:
 
 def real_names(schema: Mapping[str, Any]) -> dict[str, str]:
     """The names that a portable schema had to change, with what they are really called."""
-    root = _root(dict(schema), dict(schema), frozenset())
+    root = _Root(dict(schema)).gathered
     properties: Any = root.get("properties")
     if not isinstance(properties, dict):
         return {}
@@ -80,19 +83,36 @@ def told_names(names: Iterable[str]) -> dict[str, str]:
 # --- the root
 
 
-def _root(schema: Raw, whole: Raw, seen: frozenset[str]) -> Raw:
+class _Root:
     """A root without references and alternatives: what they say of properties is gathered in one object."""
-    root = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "allOf", "$ref")}
-    parts: list[Raw] = []
-    if isinstance(ref := schema.get("$ref"), str) and ref not in seen and (found := _at(whole, ref)) is not None:
-        parts.append(_root(found, whole, seen | {ref}))
-    parts += [_root(part, whole, seen) for part in _objects(schema.get("allOf"))]
-    for part in parts:
-        root = _both(root, part)
-    for keyword in _ALTERNATIVES:
-        if ways := [_root(part, whole, seen) for part in _objects(schema.get(keyword))]:
-            root = _either(root, ways)
-    return root
+
+    def __init__(self, whole: Raw) -> None:
+        self._whole = whole
+        self._left = _MOST_PARTS
+        self.gathered = self._of(whole, frozenset(), 0)
+
+    def _of(self, schema: Raw, seen: frozenset[str], depth: int) -> Raw:
+        root = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "allOf", "$ref")}
+        parts: list[Raw] = []
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref not in seen and (found := _at(self._whole, ref)) is not None:
+            parts += self._each([found], seen | {ref}, depth)
+        parts += self._each(_objects(schema.get("allOf")), seen, depth)
+        for part in parts:
+            root = _both(root, part)
+        for keyword in _ALTERNATIVES:
+            if ways := self._each(_objects(schema.get(keyword)), seen, depth):
+                root = _either(root, ways)
+        return root
+
+    def _each(self, parts: list[Raw], seen: frozenset[str], depth: int) -> list[Raw]:
+        found: list[Raw] = []
+        for part in parts:
+            if self._left <= 0 or depth >= _DEEPEST:
+                break
+            self._left -= 1
+            found.append(self._of(part, seen, depth + 1))
+        return found
 
 
 def _both(one: Raw, other: Raw) -> Raw:
@@ -136,7 +156,7 @@ def _at(whole: Raw, ref: str) -> Raw | None:
     found: Any = whole
     for step in filter(None, ref[1:].split("/")):
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isdigit() and int(key) < len(cast("list[Any]", found)):
+        if isinstance(found, list) and _POSITION.fullmatch(key) and int(key) < len(cast("list[Any]", found)):
             found = cast("list[Any]", found)[int(key)]
         elif isinstance(found, dict):
             found = cast(Raw, found).get(key)

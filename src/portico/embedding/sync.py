@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from portico.upstream.backend import Raw
 
 T = TypeVar("T")
 _FAREWELL_S = 60.0
+_LOOK_S = 1.0
+"""How often it is looked whether there is still a loop that could answer."""
 
 
 class SyncGateway:
@@ -50,6 +53,7 @@ class SyncGateway:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._ending = threading.Lock()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -81,15 +85,16 @@ class SyncGateway:
 
     def close(self) -> None:
         """End; when this returns, nothing of it is left. Idempotent."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            return
-        try:
-            self._wait(self._gateway.close())
-        finally:
-            self._loop = self._thread = self._gateway.home = None
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(_FAREWELL_S)
+        with self._ending:  # whoever comes second waits until it has ended, too
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None:
+                return
+            try:
+                self._wait(self._gateway.close())
+            finally:
+                self._loop = self._thread = self._gateway.home = None
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join(_FAREWELL_S)
 
     def ready(self, timeout: float | None = None) -> bool:
         """As `Gateway.ready`."""
@@ -218,6 +223,12 @@ def waited(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any, T])
     """Wait for work on another thread's loop; whoever is interrupted meanwhile ends the work too."""
     future = _submitted(loop, work)
     try:
+        while not concurrent.futures.wait([future], _LOOK_S).done:
+            if loop is None or loop.is_closed():
+                # It was taken just as the loop ended, and nobody will ever say what became of it.
+                with contextlib.suppress(RuntimeError):
+                    work.close()
+                raise PorticoError("the gateway was closed meanwhile")
         return future.result()
     except concurrent.futures.CancelledError:
         raise PorticoError("the gateway was closed meanwhile") from None
@@ -234,7 +245,10 @@ def _submitted(loop: asyncio.AbstractEventLoop | None, work: Coroutine[Any, Any,
         problem = "a SyncGateway cannot be waited for on its own event loop"
         advice = "Make the function that uses it a plain one, not a coroutine: plain functions run in threads."
     else:
-        return asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, loop)
+        except RuntimeError:  # closed in this moment
+            problem, advice = "the gateway was closed meanwhile", ""
     work.close()
     raise PorticoError(problem, advice=advice)
 

@@ -9,6 +9,7 @@ While a client does not read, what it sends waits too; one that reads nothing fo
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -16,7 +17,6 @@ import re
 import stat
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -62,7 +62,7 @@ async def serve(door: Door, *, max_line_bytes: int = MAX_LINE_BYTES, send_s: flo
         await door.server.run(received, sending, door.server.create_initialization_options())
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def over_pipes(
     wire_in: BinaryIO,
     wire_out: BinaryIO,
@@ -147,9 +147,12 @@ class _Sending(_Stream):
         await self.taken()
 
     async def finish(self) -> None:
-        """Wait until whatever was sent is written."""
+        """Wait until whatever was sent is written, to its last byte."""
         async with self._turn:
             self.closed = True
+            self._outgoing.set_write_buffer_limits(0)
+            with contextlib.suppress(OSError):
+                await self._writer.drain()
 
     async def taken(self) -> None:
         """Until the other side has taken enough of what it was sent; one that takes nothing is hung up on."""

@@ -5,11 +5,8 @@ on the loop. A `str` is answered as text; anything else also as structured conte
 """
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
 import json
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +19,7 @@ from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, Bac
 from portico.upstream import jsontext
 from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import MODERN_VERSION
+from portico.upstream.own_thread import in_own_thread
 
 Function = Callable[..., Any]
 
@@ -137,39 +135,17 @@ class FunctionsConnection:
             return _failure(f"{type(error).__name__}: {error}")
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a plain function in a thread of its own, which ends with the process.
-
-        A function that never returns must not keep the gateway from ending, nor use up threads that others share.
-        """
+        """Run a plain function, unless too many run already."""
         if self._threads >= MAX_THREADS:
             raise BackendUnavailable(
                 f"{MAX_THREADS} of {self._hello.server_info['name']}'s functions are running already",
                 advice="Wait for some to return; those that never do end with the gateway.",
             )
-        loop = asyncio.get_running_loop()
-        returned: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def settle(outcome: Any, error: BaseException | None) -> None:
-            self._threads -= 1
-            if not returned.done():
-                returned.set_result((outcome, error))  # not set_exception: a future takes no StopIteration
-
-        def run() -> None:
-            outcome, failure = None, None
-            try:
-                outcome = context.run(call)
-            except BaseException as error:  # whatever it is, it is handed to the caller
-                failure = error
-            with contextlib.suppress(RuntimeError):  # the loop may be gone
-                loop.call_soon_threadsafe(settle, outcome, failure)
-
         self._threads += 1
-        threading.Thread(target=run, name="portico function", daemon=True).start()
-        outcome, failure = await returned
-        if failure is not None:
-            raise failure if isinstance(failure, Exception) else RuntimeError(f"{type(failure).__name__}: {failure}")
-        return outcome
+        return await in_own_thread(call, "portico function", self._returned)
+
+    def _returned(self) -> None:
+        self._threads -= 1
 
 
 def _answer(outcome: Any) -> Raw:

@@ -5,6 +5,7 @@ nothing is taken on trust.
 """
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,6 +16,8 @@ Value = bool | str | tuple[str, ...]
 
 PATTERN_S = 0.2
 """How long a pattern is tried on one text."""
+PATTERNS_S = 1.0
+"""How long it is tried on all items of an array: nobody else is served meanwhile."""
 _LONGEST_NUMBER = 512
 """Bits: Python refuses to write out very long numbers, and no program reads them."""
 
@@ -66,12 +69,13 @@ def _value(argument: CommandArgument, value: Any) -> Value:
         return value
     if argument.type != "array":
         _within(argument, len(value) if isinstance(value, str) else value, "characters")
-        return _text(argument, value)
+        return _text(argument, value, time.monotonic() + PATTERN_S)
     if not isinstance(value, list | tuple):
         raise _Wrong("must be an array")
     items = cast("list[Any]", value)
     _within(argument, len(items), "items")
-    return tuple(_text(argument, item) for item in items)
+    until = time.monotonic() + PATTERNS_S
+    return tuple(_text(argument, item, until) for item in items)
 
 
 def _within(argument: CommandArgument, size: Any, what: str) -> None:
@@ -84,7 +88,7 @@ def _within(argument: CommandArgument, size: Any, what: str) -> None:
         raise _Wrong(f"must be at most {argument.maximum:g}{of}")
 
 
-def _text(argument: CommandArgument, value: Any) -> str:
+def _text(argument: CommandArgument, value: Any, until: float) -> str:
     if argument.each == "string":
         text = _plain(value)
     elif isinstance(value, bool) or not isinstance(value, int | float):
@@ -101,7 +105,7 @@ def _text(argument: CommandArgument, value: Any) -> str:
         text = repr(value)
     if argument.choices and not any(type(one) is not bool and _same(one, value) for one in argument.choices):
         raise _Wrong(f"must be one of {', '.join(str(one) for one in argument.choices)}")
-    if argument.pattern and not _matches(argument.pattern, text):
+    if argument.pattern and not _matches(argument.pattern, text, until):
         raise _Wrong(f"must match {argument.pattern} from end to end")
     return text
 
@@ -122,10 +126,13 @@ def _same(choice: Any, value: Any) -> bool:
     return choice == value and isinstance(choice, str) == isinstance(value, str)
 
 
-def _matches(pattern: str, text: str) -> bool:
+def _matches(pattern: str, text: str, until: float) -> bool:
     import regex  # it costs start-up time, and few commands have a pattern
 
+    left = min(PATTERN_S, until - time.monotonic())
     try:
-        return regex.fullmatch(pattern, text, timeout=PATTERN_S, concurrent=True) is not None
+        if left <= 0:
+            raise TimeoutError
+        return regex.fullmatch(pattern, text, timeout=left, concurrent=True) is not None
     except TimeoutError:
         raise _Wrong("takes too long to be held against its pattern") from None

@@ -8,6 +8,7 @@ from typing import Any
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Connection, Era, Listener
 from portico.upstream.http_headers import address_of, header_lines, safe_url
+from portico.upstream.own_thread import in_own_thread
 
 
 @dataclass
@@ -45,7 +46,8 @@ class OpenApiBackend:
     async def current(self) -> Any:
         """The API as its description has it now; read once, however many ask."""
         async with self._turn:
-            self._api = await asyncio.to_thread(self._read)
+            # Not one of the threads that all share: hosts that do not answer would take them from everybody else.
+            self._api = await in_own_thread(self._read, "portico openapi")
             return self._api
 
     def diagnostics(self) -> Mapping[str, Any]:

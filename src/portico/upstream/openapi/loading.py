@@ -18,6 +18,7 @@ from portico.upstream.openapi.names import clipped
 from portico.upstream.openapi.operations import operations
 from portico.upstream.openapi.plans import Plan
 from portico.upstream.openapi.reading import Reading, Source, digest
+from portico.upstream.openapi.schemas import TooLong
 from portico.upstream.openapi.text import parsed
 from portico.upstream.openapi.tools import Given, Tools
 
@@ -72,16 +73,16 @@ def _api(documents: Documents, source: Source, given: Given, reading: Reading, i
     if not str(version).startswith(("2", "3")):
         raise ValueError("it says neither `openapi: 3…` nor `swagger: 2.0`")
     server, known = _server(documents, source), schemes(documents)
-    tools = Tools(documents, given)
+    size, until = 0, time.thread_time() + MAX_CPU_S
+    tools = Tools(documents, given, until)
     plans: dict[str, Plan] = {}
     definitions: list[bytes] = []
     elsewhere: set[str] = set()
-    size, until = 0, time.thread_time() + MAX_CPU_S
     for operation in operations(documents):
         if len(plans) >= MAX_TOOLS or size > MAX_DEFINITIONS:
             break
         if time.thread_time() > until:
-            raise ValueError(f"it takes over {MAX_CPU_S:g} s to make tools of it")
+            raise TooLong
         own = "" if source.base_url is not None else server_url(operation.servers, root.base)
         if own and origin(own) != origin(server):
             elsewhere.add(safe_url(own))

@@ -61,6 +61,5 @@ class Plan:
     """Where it is, without a slash at the end."""
     slots: tuple[Slot, ...] = ()
     body: Body | None = None
-    accept: str = "*/*"
     security: tuple[str, ...] = ()
     """What it asks for, each in words: a header or parameter to configure."""

@@ -5,7 +5,9 @@ nearest first, until it is large enough. What is readOnly is no part of a reques
 without the discriminator, alternatives overlap in most real descriptions, and the API knows better which is meant.
 """
 
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ MAX_SCHEMA_BYTES = 40_000
 DEEPEST = 40
 MOST_NODES = 5_000
 """In one definition. Aliases of aliases can make a large schema of ten lines."""
+_LOOK = 50
+"""Schemas after which the clock is looked at: a pattern that is hard to understand takes a tenth of a second."""
 DESCRIPTION_CHARS = 300
 EXAMPLE_BYTES = 200
 _LONGEST_STEM, _LONGEST_NAME = 80, 90
@@ -34,6 +38,13 @@ _SEVERAL = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "dependentSchemas")
 _BESIDE_ALTERNATIVES = {"anyOf", "description", "default", "examples", "deprecated"}
 _NESTED = (*_ONE, *_SEVERAL, *_NAMED)
+
+
+class TooLong(ValueError):
+    """It took too long to translate the schemas of a description."""
+
+    def __init__(self) -> None:
+        super().__init__("it takes too long to make tools of it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +59,10 @@ class Fragment:
 class Schemas:
     """The schemas of one description."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: Documents, until: float = math.inf) -> None:
+        """`until` is the CPU time of this thread from which on it is given up."""
         self._documents = documents
+        self._until = until
         self._names: dict[str, str] = {}
         self._given = Names(_LONGEST_NAME)
         self._targets: dict[str, Node] = {}
@@ -105,6 +118,8 @@ class Schemas:
         if isinstance(value, bool):
             return value
         self._nodes += 1
+        if self._nodes % _LOOK == 1 and time.thread_time() > self._until:
+            raise TooLong
         if not isinstance(value, dict) or depth > DEEPEST or self._nodes > MOST_NODES:
             return {}
         given = cast(Raw, value)

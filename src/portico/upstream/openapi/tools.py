@@ -1,5 +1,6 @@
 """An operation → a tool's definition, and the plan of its call. Pure over the documents."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -55,9 +56,10 @@ class Given:
 class Tools:
     """Makes the tools of one description."""
 
-    def __init__(self, documents: Documents, given: Given) -> None:
+    def __init__(self, documents: Documents, given: Given, until: float = math.inf) -> None:
+        """`until` is the CPU time of this thread from which on it is given up."""
         self._documents = documents
-        self._schemas = Schemas(documents)
+        self._schemas = Schemas(documents, until)
         self._given = given
         self._names = Names()
 
