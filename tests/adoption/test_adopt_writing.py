@@ -261,11 +261,14 @@ def test_servers_are_chosen_by_name_however_it_is_cased(world: World) -> None:
         ("6", None),
         ("3-2", None),
         ("github", None),
-        ("1 x", None),
+        ("1 x", [1, 5]),
+        ("Git -3 my-db", [1, 4]),
+        ("-time", [1, 3, 4, 5]),
+        ("1 nobody", None),
     ],
 )
-def test_a_person_chooses_by_numbers(typed: str, numbers: list[int] | None) -> None:
-    assert chosen(typed, 5) == numbers
+def test_a_person_chooses_by_numbers_and_names(typed: str, numbers: list[int] | None) -> None:
+    assert chosen(typed, ["git", "time", "fetch", "my-db", "x"]) == numbers
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and modes are other things there")

@@ -110,13 +110,13 @@ def _picked(screen: Screen, new: list[Candidate]) -> list[Candidate] | None:
         return None
     for _ in range(_TRIES):
         try:
-            typed = input("\nAdopt which? Enter for all; 1 3-5 for these, -2 for all but that, n for none: ")
+            typed = input("\nAdopt which? Enter for all; 1 3-5 or names for these, -2 for all but that, n for none: ")
         except EOFError:
             return []
-        numbers = numbers_in(typed, len(new))
+        numbers = numbers_in(typed, [one.name for one in new])
         if numbers is not None:
             return [new[number - 1] for number in numbers]
-        note(f"Numbers from 1 to {len(new)}, please, or n for none.")
+        note(f"Numbers from 1 to {len(new)} or names, please, or n for none.")
     raise PorticoError("no server was chosen", advice="`portico adopt --only NAME` names them; --yes takes all.")
 
 

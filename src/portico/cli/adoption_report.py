@@ -189,7 +189,7 @@ def show_end(screen: Screen, outcome: Outcome, *, dry_run: bool = False) -> None
         return
     if not outcome.picked:
         if all(one.standing == "unusable" for one in outcome.found):
-            screen.text("None of them can be adopted.")
+            screen.text("Nothing new is to be had there.")
         elif not _any_new(outcome):
             screen.text(f"Nothing to do: {path} has them already.")
         elif not dry_run and screen.for_people:
