@@ -211,5 +211,5 @@ def test_a_person_at_a_terminal_chooses(person: Person) -> None:
         pass  # Linux says the end as an error
     os.close(ours)
     assert process.wait(PATIENCE_S) == 0, sent
-    assert b"Numbers from 1 to 3, please" in sent
+    assert b"Numbers from 1 to 3 or names, please" in sent
     assert set(load([person.config], environ={}).config.servers) == {"one", "three"}
