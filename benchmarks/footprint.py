@@ -5,6 +5,8 @@
 The servers are recordings: the fleet, then varied copies of it (`benchmarks.synthetic`), all listed and with vectors
 before, and one small stdio server that is called. `memory` is the resident set of `portico serve` and of every process
 it started but that server: the guard, and once a script ran, its worker (the row `a script`, which no goal counts).
+`steady` is after housekeeping, which lets go of the machine code that only starting ran; `at work again`
+is when every search and a call have brought back what they need of them, and the larger of the two is held to the goal.
 `cold` is the same gateway when it had to list and encode everything. `search` is `search_tools` by the SDK's client,
 each query once, over HTTP and over `portico stdio`. `made again` is what the gateway does when its index is lost:
 definitions read, sorted into categories, their words indexed, their vectors fetched from the file. Encoding tools that
@@ -172,6 +174,10 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
         found.memory["searched"] = _memory(process)
         await asyncio.sleep(STEADY_S)
         found.memory["steady"] = _memory(process)
+        for query in queries:
+            await _timed(client, "search_tools", {"query": query})
+        await _timed(client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}})
+        found.memory["at work again"] = _memory(process)
         await _timed(client, "run_code", {"code": "1 + 1"})
         found.memory["a script"] = _memory(process)
     command = [*processes.portico(), "stdio", "--config", str(world.config)]
@@ -274,7 +280,8 @@ def goals(found: Mapping[int, tuple[World, Measured]]) -> tuple[Goal, ...]:
     for size, (world, it) in found.items():
         name = f"{world.tools:,} tools"
         if size in MEMORY_MB:
-            promised.append(Goal(f"{name}: resident memory, MB", it.memory["steady"][0], MEMORY_MB[size]))
+            resident = max(it.memory[moment][0] for moment in ("steady", "at work again"))
+            promised.append(Goal(f"{name}: resident memory, MB", resident, MEMORY_MB[size]))
         for transport, times in it.search.items() if size in SEARCH_MS else ():
             promised.append(
                 Goal(f"{name}: search over {transport}, p50 ms", 1e3 * percentile(times, 0.5), SEARCH_MS[size])

@@ -1,13 +1,14 @@
 """The way in: help, versions, mistakes, completion, and a `stdio` that imports little."""
 
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from portico import __version__
-from portico.cli.main import stdio_options
+from portico.cli.main import serve_options, stdio_options
 
 from .conftest import Home
 
@@ -56,6 +57,26 @@ def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(words: li
     assert stdio_options(words) == options
 
 
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        ([], {}),
+        (["--port", "0", "--host=::1", "-p", "a", "-p", "b"], {"port": ["0"], "host": ["::1"], "profile": ["a", "b"]}),
+        (["--token", "t", "--exposure", "full"], {"token": ["t"], "exposure": ["full"]}),
+        (["--port", "many"], None),
+        (["--port", "-1"], None),
+        (["--exposure", "everything"], None),
+        (["--help"], None),
+        (["extra"], None),
+    ],
+)
+def test_serve_reads_plain_options_itself_and_leaves_the_rest_to_the_parser(
+    words: list[str], read: dict[str, list[str]] | None
+) -> None:
+    found = serve_options(words)
+    assert (found if found is None else {name: values for name, values in found.items() if values}) == read
+
+
 def test_stdio_starts_without_what_only_people_need(home: Home) -> None:
     code = (
         "import sys; from portico.cli.main import main; code = main(['stdio']);"
@@ -66,6 +87,30 @@ def test_stdio_starts_without_what_only_people_need(home: Home) -> None:
     )
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.decode().splitlines()[-1] == "[]"
+
+
+def test_serve_holds_nothing_that_only_people_or_the_rest_api_need(home: Home) -> None:
+    code = (
+        "import sys; from portico.cli.main import main; sys.stdout.flush(); main(['serve', '--port', '0']);"
+        "print(sorted({'rich', 'cyclopts', 'fastapi', 'websockets'} & set(sys.modules)), file=sys.stderr)"
+    )
+    serving = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=home.environment,
+        cwd=home.folder,
+    )
+    assert serving.stdout is not None
+    try:
+        while b"Ctrl+C" not in (line := serving.stdout.readline()):
+            assert line
+        serving.send_signal(signal.SIGINT)
+        _, said = serving.communicate(timeout=60)
+    finally:
+        serving.kill()
+        serving.wait()
+    assert said.decode().splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -55,8 +55,11 @@ def test_a_renamed_tool_costs_what_its_own_server_asks_for_it() -> None:
 
 def test_counting_a_catalog_does_not_keep_what_it_parsed() -> None:
     one = tool()
-    Costs().total([one])
-    assert "definition" not in vars(one)
+    parsed = one.definition
+    assert one.definition is parsed
+    Costs().total([one, *(tool(f"read_{number}") for number in range(1_000))])
+    assert one.definition is not parsed
+    assert one.definition == parsed
 
 
 def test_our_own_listing_is_counted_by_the_same_rule() -> None:

@@ -1,14 +1,19 @@
 """Tokens that clients were shown: by session and in total, counted later, and bounded whatever comes."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portico.access import Caller
+from portico.app import Gateway
+from portico.config import Config
 from portico.observability import ledger
 from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import LedgerRow, LedgerTotal
+from portico.testing import connect
+from portico.upstream.functions import FunctionsBackend, function_tool
 from tests.observability.house import ME, NOON, PATIENCE, Disk, House, soon, until
 from tests.storage.conftest import NewRecord
 
@@ -248,3 +253,14 @@ async def test_what_was_counted_here_leaves_out_others_and_never_falls():
     await soon(one.ledger.load())
     assert one.ledger.total.shown == 0
     assert one.ledger.here == LedgerTotal(1, 9_000, 3, 1)
+
+
+async def test_a_conversation_that_is_over_at_once_has_saved_something_too(tmp_path: Path):
+    functions = FunctionsBackend("s", tuple(function_tool(lambda: "x", f"tool_{number}") for number in range(40)))
+    async with Gateway(Config(data_dir=tmp_path), backends={"s": functions}) as gateway:
+        await gateway.listed()
+        async with connect(gateway) as client:
+            await client.list_tools()
+    async with Gateway(Config(data_dir=tmp_path), backends={"s": functions}) as later:
+        await later.recall()
+        assert later.insight.ledger.total.listing > 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from portico.app.auditing import audit_of
 from portico.app.changes import Change, changes, in_use
 from portico.app.faces import face_of
 from portico.app.places import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
@@ -20,6 +21,7 @@ from portico.app.servers import Servers, sources
 from portico.app.warming import Warming
 from portico.catalog.meanings import Meanings
 from portico.catalog.sharing import Sharing
+from portico.catalog.spare_memory import give_back
 from portico.catalog.sync import Catalog
 from portico.config import Config
 from portico.disclosure import cursor
@@ -33,7 +35,6 @@ from portico.execution.large import Large
 from portico.execution.means import Means
 from portico.execution.pipeline import Pipeline
 from portico.learning import Learner
-from portico.observability.audit import Audit
 from portico.observability.keeper import Keeper
 from portico.observability.ledger import Ledger
 from portico.observability.usage import Usage
@@ -64,6 +65,8 @@ RECORD_AFTER_S = 1.0
 """How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
 FAREWELL_S = 1.0
 """How long callers may take to hear that their calls were cut off at the end."""
+COUNTING_S = 0.5
+"""How long the end may be held up to know what a short conversation has saved."""
 ADOPTION_S = 3.0
 """How long servers nothing is known of wait for what other gateways know of them."""
 
@@ -105,7 +108,7 @@ class Gateway:
             self.record,
             self.bus,
             longest=float(config.limits.call_s),
-            audit=self._audit(config) if manifests is None or config.audit.file is not None else None,
+            audit=audit_of(config) if manifests is None or config.audit.file is not None else None,
         )
         self.calls = self._pipeline.calls
         results = config.data_dir / RESULTS_FOLDER if manifests is None else None
@@ -130,14 +133,6 @@ class Gateway:
         self._applying = asyncio.Lock()
         self.refused = ""
         """Why the configuration on disk is not the one that this goes by; empty if it is."""
-
-    def _audit(self, config: Config) -> Audit | None:
-        hidden: Iterable[str] = ()
-        if config.audit.arguments == "redacted":
-            from portico.config_file.secret_values import secret_values  # its patterns cost start-up
-
-            hidden = secret_values(config)
-        return Audit.kept(config.audit, config.data_dir, hidden)
 
     def _bookkeeping(self, origin: str) -> tuple[Insight, Keeper]:
         keep = Retention(**self.config.usage.model_dump())
@@ -202,6 +197,8 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self.insight.ledger.owing:
+            await self._counting.finish(COUNTING_S)
         # Before calls are cut off: that is no fault of their tools.
         await self.learner.close()
         answers = await self._keeper.close()
@@ -330,8 +327,9 @@ class Gateway:
                 self.catalog.encode()
 
     async def _keep_house(self) -> None:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        await asyncio.to_thread(give_back)  # what only starting needed
         while True:
-            await asyncio.sleep(HOUSEKEEPING_S)
             # Together: one server that will not go must not keep the others up.
             self._pipeline.cache.expire()
             self._means.expire()
@@ -344,6 +342,7 @@ class Gateway:
             for name, outcome in zip(chores, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     logger.error("%s could not be looked after: %r", name, outcome)
+            await asyncio.sleep(HOUSEKEEPING_S)
 
     async def _tend(self, name: str) -> None:
         upstream, server, watchers = self.upstreams[name], self.config.servers.get(name), self._watchers.who(name)

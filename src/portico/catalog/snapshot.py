@@ -121,6 +121,11 @@ class Snapshot:
         return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
 
     @cached_property
+    def unlisted(self) -> tuple[str, ...]:
+        """The servers whose offer is not known, in alphabetical order."""
+        return tuple(sorted(name for name, entry in self.servers.items() if not entry.known))
+
+    @cached_property
     def names(self) -> Names:
         """Every tool's address and flat name."""
         return Names(self.tools)

@@ -1,19 +1,23 @@
 """A tool as its server described it: immutable, hashed, untouched.
 
-The definition is kept as the bytes it was listed with and parsed on first use: a catalog of thousands costs its text
-and no more. `name` is the name people use (after renames), `upstream_name` the one its server answers to.
+The definition is kept as the bytes it was listed with and parsed when it is used, the latest few of all tools being
+remembered: a catalog of thousands costs its text and no more, however much of it is looked at. `name` is the name
+people use (after renames), `upstream_name` the one its server answers to.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from portico.upstream import jsontext
 
 MAX_DEPTH = 100
 """Real definitions nest 26 levels. Clients give up on a whole list at 64 to 200, so one definition may not go there."""
+
+_REMEMBERED = 256
+"""Parsed definitions: a page of search results looks at each of its own several times, and at no others."""
 
 
 def encoded(value: Any) -> bytes:
@@ -48,7 +52,7 @@ def content_hash(blob: bytes) -> str:
     return hashlib.blake2b(blob, digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Tool:
     """One tool of one server."""
 
@@ -66,14 +70,11 @@ class Tool:
         """`server.tool`: the server has no dot, so the first dot splits."""
         return f"{self.server}.{self.name}"
 
-    @cached_property
+    @property
     def definition(self) -> Mapping[str, Any]:
         """The raw definition, every field the upstream sent."""
-        try:
-            found = jsontext.loads(self.blob)
-        except ValueError:  # it was read from a damaged file; the next listing mends it
-            found = None
-        return found if isinstance(found, dict) else {"name": self.upstream_name}
+        found = _parsed(self.blob)
+        return found if found is not None else {"name": self.upstream_name}
 
     @property
     def description(self) -> str:
@@ -106,6 +107,15 @@ class Tool:
 
     def __hash__(self) -> int:
         return hash((self.server, self.name, self.hash))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(blob: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = jsontext.loads(blob)
+    except ValueError:  # it was read from a damaged file; the next listing mends it
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def make_tool(

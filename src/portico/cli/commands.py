@@ -73,16 +73,10 @@ def serve(
     ] = None,
 ) -> int:
     """Serve every server as one, over HTTP."""
+    from portico.cli import serve as serving
 
-    def job() -> int:
-        from portico.cli import serve as serving
-        from portico.cli.opening import set_up
-        from portico.cli.screen import Screen
-
-        flags = {"gateway.host": host, "gateway.port": port, "gateway.token": token, "exposure": exposure}
-        return serving.serve(set_up(config or (), flags=flags, passing=False), Screen(), profile or ())
-
-    return ended(job)
+    flags = {"gateway.host": host, "gateway.port": port, "gateway.token": token, "exposure": exposure}
+    return serving.command(config or (), flags, profile or ())
 
 
 @app.command(group=_RUN, help_epilogue="", sort_key=2)

@@ -1,7 +1,7 @@
-"""The way in. Clients start `portico stdio` and wait for it, so that command skips what only people need."""
+"""The way in. What serves clients skips what only people need: `stdio` is waited for, and `serve` runs for months."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _STDIO_OPTIONS = {
     "--config": "config",
@@ -10,17 +10,27 @@ _STDIO_OPTIONS = {
     "-p": "profile",
     "--exposure": "exposure",
 }
+_SERVE_OPTIONS = {**_STDIO_OPTIONS, "--host": "host", "--port": "port", "--token": "token"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the answer is the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["stdio"]:
-        options = stdio_options(arguments[1:])
-        if options is not None:
-            from portico.cli import stdio
+    if arguments[:1] == ["stdio"] and (options := stdio_options(arguments[1:])) is not None:
+        from portico.cli import stdio
 
-            return stdio.command(options["config"], _last(options["profile"]), _last(options["exposure"]))
+        return stdio.command(options["config"], _last(options["profile"]), _last(options["exposure"]))
+    if arguments[:1] == ["serve"] and (options := serve_options(arguments[1:])) is not None:
+        from portico.cli import serve
+
+        port = _last(options["port"])
+        flags = {
+            "gateway.host": _last(options["host"]),
+            "gateway.port": int(port) if port is not None else None,
+            "gateway.token": _last(options["token"]),
+            "exposure": _last(options["exposure"]),
+        }
+        return serve.command(options["config"], flags, options["profile"])
     from portico.cli.commands import run
 
     return run(arguments)
@@ -28,17 +38,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def stdio_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
     """The options of `stdio`, or None where anything needs more than a glance: help, or a mistake to explain."""
-    found: dict[str, list[str]] = {"config": [], "profile": [], "exposure": []}
+    return _glanced(arguments, _STDIO_OPTIONS)
+
+
+def serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
+    """The same for `serve`."""
+    from typing import get_args
+
+    from portico.config import Exposure
+
+    found = _glanced(arguments, _SERVE_OPTIONS)
+    if found is None:
+        return None
+    usable = all(port.isascii() and port.isdigit() for port in found["port"])
+    return found if usable and set(found["exposure"]) <= set(get_args(Exposure)) else None
+
+
+def _glanced(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, list[str]] | None:
+    found: dict[str, list[str]] = {name: [] for name in names.values()}
     rest = iter(arguments)
     for argument in rest:
         name, sign, value = argument.partition("=")
-        if name not in _STDIO_OPTIONS:
+        if name not in names:
             return None
         if not sign:
             value = next(rest, "-")
             if value.startswith("-"):
                 return None
-        found[_STDIO_OPTIONS[name]].append(value)
+        found[names[name]].append(value)
     return found
 
 

@@ -6,8 +6,10 @@ import json
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -15,9 +17,9 @@ from starlette.types import ASGIApp
 
 from portico.app import Gateway
 from portico.cli.beside import EVERYWHERE
-from portico.cli.ending import DONE, note
+from portico.cli.ending import DONE, ended, note
 from portico.cli.exporting import exporting
-from portico.cli.opening import Setup
+from portico.cli.opening import Setup, set_up
 from portico.cli.reloading import following
 from portico.cli.running import Stop, on_stop, run_fast, stoppable
 from portico.cli.screen import Screen
@@ -27,10 +29,16 @@ from portico.errors import ConfigError, PorticoError
 from portico.events import ConfigTaken, Event
 from portico.server.door import Door
 from portico.server.http import check_exposure, is_loopback, make_app, make_server, most_under_way
+from portico.server.late import Late
 from portico.server.slow_clients import Patience, most_connections
 from portico.upstream.status import TROUBLED
 
 POLL_S = 0.05
+
+
+def command(files: Sequence[str], flags: Mapping[str, Any], profiles: Sequence[str]) -> int:
+    """Serve these files' configuration under these flags until a signal comes."""
+    return ended(lambda: serve(set_up(files, flags=flags, passing=False), Screen(), profiles))
 
 
 def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
@@ -130,10 +138,14 @@ def _as_configured(gateway: Gateway, app: Starlette, profiles: Sequence[str]) ->
 
 def _api(gateway: Gateway) -> ASGIApp:
     """The REST API; it shows what the front door shows, so it is not there without that."""
-    from portico.api.app import make_api  # FastAPI takes a while to load
-
     view = gateway.view()
-    return make_api(view.sight, view.searching, gateway.record, upstreams=gateway.upstreams)
+
+    def make() -> ASGIApp:
+        from portico.api.app import make_api
+
+        return make_api(view.sight, view.searching, gateway.record, upstreams=gateway.upstreams)
+
+    return Late(make)
 
 
 async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
@@ -162,7 +174,7 @@ def _announce(config: Config, screen: Screen, doors: Mapping[str, Door], port: i
     if not is_loopback(settings.host) and not settings.allowed_hosts:
         note("Clients elsewhere are refused until gateway.allowed_hosts names the host they connect to.")
     screen.text("", "Ctrl+C stops it.")
-    screen.out.file.flush()
+    sys.stdout.flush()
 
 
 def _heard(gateway: Gateway, name: str) -> bool:

@@ -6,7 +6,7 @@ tool costs, whoever lists it. The figures are lower than the bytes on the wire, 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from portico.catalog.tool import Tool
@@ -29,8 +29,7 @@ def listed_tokens(definition: Mapping[str, Any], count: Count = estimated) -> in
 
 def definition_tokens(tool: Tool, count: Count = estimated) -> int:
     """What a tool costs a client that its own server lists it to, made fit for strict clients."""
-    # A copy, because a tool keeps what it has parsed, and counting a whole catalog must not fill the memory.
-    return listed_tokens(listable(replace(tool).definition, tool.upstream_name), count)
+    return listed_tokens(listable(tool.definition, tool.upstream_name), count)
 
 
 class Costs:

@@ -1,6 +1,7 @@
 """What listing every tool would cost, counted in the background: whoever calls a tool meanwhile should not notice."""
 
 import asyncio
+import time
 
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.sync import Catalog
@@ -37,6 +38,15 @@ class Counting:
             self._costs.keep(tools)
             await self._changed.wait()
             self._changed.clear()
+
+    async def finish(self, seconds: float) -> None:
+        """Count what is left, for so long at most: a conversation that was over soon saved something, too."""
+        deadline = time.monotonic() + seconds
+        uncounted = self._costs.uncounted(tuple(self._catalog.snapshot.tools.values()))
+        for start in range(0, len(uncounted), SLICE):
+            if time.monotonic() > deadline:
+                return
+            await asyncio.to_thread(self._costs.total, uncounted[start : start + SLICE])
 
     def _heard(self, _: Event) -> None:
         self._changed.set()

@@ -41,8 +41,7 @@ def server_line(entry: ServerEntry, states: States) -> str:
 
 def unlisted(snapshot: Snapshot, states: States) -> Iterator[str]:
     """Servers whose tools are not known, because a search cannot have looked there."""
-    waiting = sorted(name for name, entry in snapshot.servers.items() if not entry.known)
-    if waiting:
+    if waiting := snapshot.unlisted:
         named = ", ".join(f"{name} ({states[name].state})" if name in states else name for name in waiting[:5])
         yield f"Not searched, because not listed yet: {named}{' …' if len(waiting) > 5 else ''}"
 

@@ -76,4 +76,4 @@ def words_only(search: Search, *, reason: bool = False) -> str:
 def unencoded(search: Search) -> int:
     """How many of the tools that are seen have no vector yet."""
     index, tools = search.snapshot.index, search.snapshot.tools
-    return sum(address in tools for server in search.snapshot.servers for address in index.unencoded(server))
+    return sum(address in tools for group in index.unencoded_groups().values() for address in group)

@@ -1,6 +1,6 @@
 """What one profile sees now: the snapshot within its scope, how its tools are laid out, and how its servers are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -148,7 +148,24 @@ class Sight:
 
     def states(self) -> States:
         """How every server is."""
-        return {
-            name: ServerState(upstream.state, unsecret(upstream.reason) if upstream.reason else "", upstream.since)
-            for name, upstream in self._upstreams.items()
-        }
+        return _States(self._upstreams)
+
+
+class _States(Mapping[str, ServerState]):
+    """How servers are, each looked at when it is asked for: an answer names a few of thousands."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+
+    def __getitem__(self, name: str) -> ServerState:
+        upstream = self._upstreams[name]
+        return ServerState(upstream.state, unsecret(upstream.reason) if upstream.reason else "", upstream.since)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._upstreams
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._upstreams)
+
+    def __len__(self) -> int:
+        return len(self._upstreams)

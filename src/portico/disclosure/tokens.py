@@ -99,7 +99,7 @@ def _exact_from(folder: str) -> Counter | None:
     return Counter("o200k_base", lambda text: len(encoding.encode_ordinary(text)))
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def _cost(piece: str) -> float:
     """What one piece costs on average."""
     if piece in _COMMON:

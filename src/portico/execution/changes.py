@@ -109,9 +109,9 @@ class Changes:
             return [name.rstrip(".") for name in _NAME.findall(what)]
         if not isinstance(what, list):
             return []
-        flat = self._catalog.snapshot.flat
+        known = self._catalog.snapshot.names
         names = [item.get("name") for item in cast("list[Any]", what) if isinstance(item, dict)]
-        return [flat[name].address for name in names if isinstance(name, str) and name in flat]
+        return [tool.address for name in names if isinstance(name, str) and (tool := known.flat_tool(name)) is not None]
 
 
 def _keep(kept: OrderedDict[str, Value], key: str, value: Value, most: int) -> Value:

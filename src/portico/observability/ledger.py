@@ -238,6 +238,11 @@ class Ledger:
             await asyncio.wait({self._counting})
             self._counting = None
 
+    @property
+    def owing(self) -> bool:
+        """Whether there are conversations of which it is not known yet what listing every tool would have cost."""
+        return any(account.owes for account in self._accounts.values())
+
     def _charge_listings(self) -> None:
         listing_cost = cache(self._listing_cost)  # which goes through every tool, and many sessions may ask
         for account in (*self._accounts.values(), *self._unwritten.values()):

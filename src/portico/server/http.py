@@ -126,6 +126,7 @@ def make_server(app: Starlette, host: str, port: int, patience: Patience | None 
     return _Server(
         uvicorn.Config(
             app,
+            ws="none",  # nobody speaks it here
             http=bounded(patience or Patience(connections=most_connections())),
             host=host,
             port=port,

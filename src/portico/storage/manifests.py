@@ -29,7 +29,7 @@ _LAYOUT = Layout("manifest", 0x506F7274, 2, ("manifests", "tools", "indexes"), _
 """`indexes` was in version 1: dropped, and not made again."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ToolRow:
     """One tool as it was listed."""
 
@@ -88,10 +88,12 @@ def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Man
     with transaction(db, "deferred"):
         heads = db.execute("select server, fingerprint, era, hello, offers, listed_at from manifests").fetchall()
         wanted = {head[0]: head for head in heads if fingerprints.get(head[0]) == head[1]}
-        return {
+        found = {
             server: Manifest(server, fingerprint, era, hello, offers, _tools(db, server), listed_at)
             for server, fingerprint, era, hello, offers, listed_at in wanted.values()
         }
+    db.execute("pragma shrink_memory")  # all of it was read, and will not be again
+    return found
 
 
 def _tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from portico.search.dense.model_files import open_model
 from portico.search.dense.text import LIMIT, QUERY_LIMIT
+from portico.search.dense.vocabulary import Vocabulary
 from portico.search.dense.wordpiece import WordPiece
 
 logger = logging.getLogger(__name__)
@@ -130,11 +131,11 @@ def _open() -> tuple[Any, WordPiece]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     model = files("portico.search.dense") / "model"
-    pieces = (model / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    pieces = Vocabulary((model / "vocabulary.txt").read_bytes())
     with as_file(model / "encoder.onnx") as whole:
         session = open_model(whole, options)
     # A vocabulary of other weights shows here, not at somebody's query.
     tried = np.asarray(session.run(None, {"ids": np.array([[len(pieces) - 1]], dtype=np.int64)})[0])
     if tried.shape != (1, WIDTH):
         raise ValueError(f"vectors of shape {tried.shape} instead of {(1, WIDTH)}")
-    return session, WordPiece({piece: number for number, piece in enumerate(pieces)})
+    return session, WordPiece(pieces)

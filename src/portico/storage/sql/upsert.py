@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -41,8 +40,7 @@ async def upsert(
     """
     key = [column.name for column in table.primary_key.columns]
     given = rows if alone else sorted(rows, key=lambda row: tuple(row[name] for name in key))
-    insert = postgresql_insert if db.dialect.name == "postgresql" else sqlite_insert
-    statement = insert(table)
+    statement = _insert(db, table)
     old, new = table.c, statement.excluded
     changes: dict[str, Any] = {name: old[name] + new[name] for name in sums}
     changes |= {name: sa.case((old[name] > new[name], old[name]), else_=new[name]) for name in largest}
@@ -50,6 +48,14 @@ async def upsert(
     changes |= {name: new[name] for name in replaced}
     changes |= derived(old, new) if derived else {}
     await execute_many(db, statement.on_conflict_do_update(index_elements=key, set_=changes), given)
+
+
+def _insert(db: AsyncConnection, table: sa.Table) -> Any:
+    if db.dialect.name != "postgresql":
+        return sqlite_insert(table)
+    from sqlalchemy.dialects.postgresql import insert  # megabytes that a gateway on SQLite never needs
+
+    return insert(table)
 
 
 async def execute_many(db: AsyncConnection, statement: sa.Executable, rows: Iterable[Row]) -> None:

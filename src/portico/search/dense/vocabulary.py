@@ -1,0 +1,54 @@
+"""The encoder's vocabulary, looked up in the text it ships as: a dictionary of it takes ten times the memory."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+
+import numpy as np
+
+
+class Vocabulary(Mapping[str, int]):
+    """Pieces, each with its number: its line in the text, from 0."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._starts = array("I", [0])
+        hashes = array("q")
+        for line in BytesIO(text):  # one at a time: all of them at once would be the dictionary's memory again
+            self._starts.append(self._starts[-1] + len(line))
+            hashes.append(hash(_bare(line)))
+        order = np.argsort(np.frombuffer(hashes, np.int64), kind="stable")
+        self._hashes = array("q", np.frombuffer(hashes, np.int64)[order].tobytes())
+        self._numbers = array("I", order.astype(np.uint32).tobytes())
+
+    def __getitem__(self, piece: str) -> int:
+        if (number := self._find(piece)) is None:
+            raise KeyError(piece)
+        return number
+
+    def __contains__(self, piece: object) -> bool:
+        return isinstance(piece, str) and self._find(piece) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._piece, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def _find(self, piece: str) -> int | None:
+        hashed = hash(piece)
+        at = bisect_left(self._hashes, hashed)
+        while at < len(self._hashes) and self._hashes[at] == hashed:
+            # Two texts may share a hash.
+            if self._piece(number := self._numbers[at]) == piece:
+                return number
+            at += 1
+        return None
+
+    def _piece(self, number: int) -> str:
+        return _bare(self._text[self._starts[number] : self._starts[number + 1]])
+
+
+def _bare(line: bytes) -> str:
+    return line.decode().rstrip("\r\n")
