@@ -1,7 +1,6 @@
 """What search sees of a tool. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from portico.catalog.categories import assign, rules
 from portico.catalog.snapshot import ServerEntry
@@ -13,8 +12,6 @@ MAX_INSTRUCTIONS = 1_000
 
 def documents(entry: ServerEntry) -> Iterator[Document]:
     """One document per tool of a server."""
-    # Copies: what is parsed here goes with them, or every definition would stay in memory as objects.
-    entry = replace(entry, tools={name: replace(tool) for name, tool in entry.tools.items()})
     server_text, made_from, kinds = _server_text(entry), _made_from(entry), assign(entry)
     return (_document(tool, entry, server_text, made_from, kinds[name]) for name, tool in entry.tools.items())
 
@@ -27,7 +24,6 @@ def document_hashes(entry: ServerEntry) -> dict[str, str]:
 
 def text_of_tool(tool: Tool) -> str:
     """What the encoder reads of a tool: `text_of` its document, without making one."""
-    tool = replace(tool)  # what is parsed goes with the copy
     return compose(tool.server, tool.name, tool.description, tool.title)
 
 
