@@ -27,7 +27,7 @@ def report(tmp_path: Path) -> Report:
         {"query": "nothing", "groups": []},
     )
     questions.write_bytes(b"\n".join(map(orjson.dumps, asked)))
-    return asyncio.run(measure(argparse.Namespace(servers=servers, questions=[questions], smoke=True)))
+    return asyncio.run(measure(argparse.Namespace(servers=servers, questions=[questions], smoke=True, picture=None)))
 
 
 def test_a_flow_is_counted_for_every_question_with_one_need(report: Report):

@@ -112,7 +112,6 @@ def test_the_doctor_finds_a_program_that_is_missing_and_goes_on(home: Home) -> N
 
 def test_the_doctor_warns_of_words_that_are_run_or_chosen_by_callers(home: Home) -> None:
     assert _findings(home, {"commands": {"x": ["sh", "-c", "{script}"]}})["program.runs_code"]["severity"] == "warning"
-    assert "program.remote_shell" in _findings(home, {"commands": {"x": "ssh host ls {path}"}})
     assert "program.any_option" in _findings(home, {"commands": {"x": "ls -{letters}"}})
     lonely = {"command": "ls --sort {by} .", "arguments": {"by": "string"}}
     assert "flag: '--sort {}'" in _findings(home, {"commands": {"x": lonely}})["program.lonely_option"]["remedy"]

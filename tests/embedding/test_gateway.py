@@ -172,7 +172,9 @@ async def test_a_real_server_is_started_remembered_and_leaves_no_process(tmp_pat
 def _children() -> set[str]:
     if sys.platform != "linux":
         return {"unknown on this platform"}
-    found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, timeout=20, check=True).stdout
+    found = subprocess.run(
+        ["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, timeout=20, check=True
+    ).stdout
     return {line.split()[0] for line in found.splitlines() if str(Path(counter()[-1])) in line}
 
 

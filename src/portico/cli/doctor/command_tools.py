@@ -8,10 +8,8 @@ from portico.cli.doctor.finding import Finding, Places
 from portico.config import BackendConfig
 from portico.config.command_code import code_in
 from portico.config.command_tool import CommandTool
-from portico.config.command_words import OPERANDS, program_of
+from portico.config.command_words import OPERANDS
 from portico.upstream.process import environment
-
-_REMOTE = ("ssh", "rsh", "mosh")
 
 
 def check(name: str, server: BackendConfig, places: Places) -> Iterator[Finding]:
@@ -68,14 +66,6 @@ def _code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[Fin
             "Name the program that should run and make its words arguments; scripts are safe in run_code.",
             **at,  # pyright: ignore[reportArgumentType]
         )
-    if program_of(tool.command[0]) in _REMOTE and _any_free(tool):
-        yield Finding(
-            "program.remote_shell",
-            "warning",
-            f"{key}: {program_of(tool.command[0])} hands its words to a shell on the other machine, which reads them",
-            "Give such arguments `choices`, or a `pattern` of letters and digits; or hand them over by `stdin`.",
-            **at,  # pyright: ignore[reportArgumentType]
-        )
 
 
 def _options(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[Finding]:
@@ -113,10 +103,6 @@ def _order(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[Fi
             f"Put {{{loose[0]}}} where it belongs, or give it a `flag`.",
             **at,  # pyright: ignore[reportArgumentType]
         )
-
-
-def _any_free(tool: CommandTool) -> bool:
-    return any(tool.arguments[name].free for one in tool.words for name in one.names)
 
 
 def _optional(tool: CommandTool, name: str) -> bool:
