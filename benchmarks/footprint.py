@@ -5,12 +5,13 @@
 The servers are recordings: the fleet, then varied copies of it (`benchmarks.synthetic`), all listed and with vectors
 before, and one small stdio server that is called. `memory` is the resident set of `portico serve` and of every process
 it started but that server: the guard, and once a script ran, its worker (the row `a script`, which no goal counts).
-`steady` is after housekeeping, which lets go of the machine code that only starting ran; `at work again`
-is when every search and a call have brought back what they need of them, and the larger of the two is held to the goal.
+`steady` is after housekeeping, which gives back what only starting needed; `at work again` is after more searches and a
+call, and the larger of the two is held to the goal.
 `cold` is the same gateway when it had to list and encode everything. `search` is `search_tools` by the SDK's client,
-each query once, over HTTP and over `portico stdio`. `made again` is what the gateway does when its index is lost:
-definitions read, sorted into categories, their words indexed, their vectors fetched from the file. Encoding tools that
-have no vector yet is not in it: it goes on in the background while words are searched (`benchmarks.scale` times it).
+each query once, over HTTP (while what is done after a start is still going on, and when it is over) and over stdio.
+`made again` is what the gateway does when its index is lost: definitions read, sorted into categories, their words
+indexed, their vectors fetched from the file. Encoding tools that have no vector yet is not in it: it goes on in the
+background while words are searched (`benchmarks.scale` times it).
 """
 
 import asyncio
@@ -161,6 +162,7 @@ async def _changed(gateway: Gateway, entry: ServerEntry, number: int) -> tuple[f
 
 async def measure(world: World, queries: Sequence[str], found: Measured) -> None:
     """A gateway at work, over HTTP, then over stdio."""
+    half = len(queries) // 2
     async with _over_http(world) as (process, client):
         found.memory["listening"] = _memory(process)
         found.first["search"] = await _timed(client, "search_tools", {"query": queries[0]})
@@ -170,12 +172,11 @@ async def measure(world: World, queries: Sequence[str], found: Measured) -> None
         found.first["browse"] = await _timed(client, "browse_tools", {})
         found.first["call"] = await _timed(client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}})
         found.memory["called"] = _memory(process)
-        await _search(process, client, queries[1:], "http", found)
+        await _search(process, client, queries[1:half], _EARLY, found)
         found.memory["searched"] = _memory(process)
         await asyncio.sleep(STEADY_S)
         found.memory["steady"] = _memory(process)
-        for query in queries:
-            await _timed(client, "search_tools", {"query": query})
+        await _search(process, client, queries[half:], "http", found)
         await _timed(client, "call_tool", {"name": f"{_LIVE}.ping", "arguments": {}})
         found.memory["at work again"] = _memory(process)
         await _timed(client, "run_code", {"code": "1 + 1"})
@@ -271,6 +272,7 @@ def tables(found: Mapping[int, tuple[World, Measured]]) -> tuple[Table, ...]:
     )
 
 
+_EARLY = "http, just started"
 _FIRSTS = ("search", "wrong name", "browse", "call")
 
 
@@ -283,6 +285,8 @@ def goals(found: Mapping[int, tuple[World, Measured]]) -> tuple[Goal, ...]:
             resident = max(it.memory[moment][0] for moment in ("steady", "at work again"))
             promised.append(Goal(f"{name}: resident memory, MB", resident, MEMORY_MB[size]))
         for transport, times in it.search.items() if size in SEARCH_MS else ():
+            if transport == _EARLY:
+                continue
             promised.append(
                 Goal(f"{name}: search over {transport}, p50 ms", 1e3 * percentile(times, 0.5), SEARCH_MS[size])
             )
