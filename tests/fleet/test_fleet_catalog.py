@@ -248,14 +248,22 @@ async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(flee
     seen: list[str] = []
     for server in fleet.recordings:
         cursor: str | None = None
+        own: list[str] = []
+        anew = 0
         while True:
             answer, is_error = await ask(fleet.client, "browse_tools", server=server, cursor=cursor)
-            assert not is_error
+            if is_error and cursor is not None and anew < 3:
+                # What comes first was computed anew meanwhile: whoever is told so begins again.
+                assert "cursor" in answer, answer
+                cursor, own, anew = None, [], anew + 1
+                continue
+            assert not is_error, answer
             assert tokens(answer) <= BUDGET, server
-            seen += [address for address in shown(fleet, answer) if address.startswith(f"{server}.")]
+            own += [address for address in shown(fleet, answer) if address.startswith(f"{server}.")]
             cursor = cursor_in(answer)
             if cursor is None:
                 break
+        seen += own
     assert sorted(seen) == sorted(fleet.snapshot.tools)
 
 

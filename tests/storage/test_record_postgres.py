@@ -111,7 +111,7 @@ async def test_of_two_that_wait_for_each_other_both_get_through(postgres: Postgr
                 database(one).write(lambda db: work(db, "a", "b")),
                 database(other).write(lambda db: work(db, "b", "a")),
             )
-        assert len(attempts) == 3
+        assert len(attempts) >= 3, "one of the two began anew, on a busy machine more than once"
 
         async def sums(db: Any) -> list[float]:
             return [row.at for row in await db.exec_driver_sql("select at from portico_computed order by name")]

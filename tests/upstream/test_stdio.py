@@ -29,7 +29,10 @@ for id, method, params in requests():
 def gone(backend: StdioBackend) -> bool:
     """Whether the process a backend last started is no more."""
     pid = backend.diagnostics()["pid"]
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 async def until(condition: Callable[[], bool]) -> None:

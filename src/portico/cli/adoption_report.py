@@ -110,7 +110,7 @@ def _cell(one: Candidate) -> str:
         case "present":
             return "already in the configuration"
         case "differs":
-            return "already in the configuration, with other secrets: they stay"
+            return "already in the configuration, with other secrets: they stay (change them in its env_file)"
         case "unusable":
             return "cannot be used"
         case "new":
