@@ -14,6 +14,8 @@ from statistics import median
 from mcp import Client
 
 from benchmarks import processes
+from benchmarks.crowd import WORKERS
+from benchmarks.latency import FEWEST_CALLS, Effort
 from benchmarks.peering import seat
 from benchmarks.peering.gateways import Gateway
 from benchmarks.peering.upstreams import ECHO, one_echo
@@ -21,19 +23,6 @@ from benchmarks.rounds import Samples, turns
 from benchmarks.table import Cell, Table
 
 DIRECT = "direct"
-WORKERS = 16
-FEWEST_CALLS = 3
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured."""
-
-    rounds: int
-    calls: int
-    crowd_calls: int
-    turn_s: float
-    """A turn ends after so long, however few calls it managed."""
 
 
 @dataclass

@@ -96,7 +96,7 @@ class Home:
     def run(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Ran:
         """Run the command in this process: the same, without the second that Python takes to start."""
         self.captured.readouterr()
-        with pytest.MonkeyPatch.context() as patch, _own_logging():
+        with pytest.MonkeyPatch.context() as patch, own_logging():
             for name in set(os.environ) - set(self.environment):
                 patch.delenv(name)
             for name, value in {**self.environment, **(env or {})}.items():
@@ -109,7 +109,8 @@ class Home:
 
 
 @contextlib.contextmanager
-def _own_logging() -> Generator[None]:
+def own_logging() -> Generator[None]:
+    """What a command sets up for its own log goes with it."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:

@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import io
 import json
-import logging
 import os
 import re
 import shlex
@@ -23,6 +22,7 @@ from portico.config import Config
 from portico.config_file import load
 from portico.demo import servers
 from portico.testing import connect, gateway_over
+from tests.cli.conftest import own_logging
 from tests.docs.blocks import ASSIGNMENT, Block, commands, matches
 
 PATIENCE_S = 60
@@ -100,7 +100,7 @@ class Page:
             for name, value in assigned.items():
                 patch.setenv(name, value)
             if program == "portico":
-                with _heard() as said, _own_logging():
+                with _heard() as said, own_logging():
                     code = main(arguments)
                 return code, said()
             assert program == "python", f"{block.where}: {program} is not run here; take the mark away"
@@ -155,15 +155,3 @@ def _heard() -> Generator[Callable[[], str]]:
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         yield lambda: kept.getvalue().decode()
         stream.detach()
-
-
-@contextlib.contextmanager
-def _own_logging() -> Generator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        yield
-    finally:
-        root.handlers[:], root.level = handlers, level
-        for name in ("portico.upstream", "portico.catalog"):
-            logging.getLogger(name).setLevel(logging.NOTSET)
