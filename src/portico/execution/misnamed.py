@@ -4,8 +4,9 @@ Nothing is repaired here: `tz` may well be `timezone`, but only its caller knows
 """
 
 from collections.abc import Iterable, Mapping
-from difflib import SequenceMatcher
 from typing import Any
+
+from rapidfuzz import fuzz
 
 from portico.catalog.visible import quoted
 
@@ -47,7 +48,7 @@ def _likeness(one: str, other: str) -> float:
     short, long = sorted((one, other), key=len)
     if not short:
         return 0.0
-    ratio = SequenceMatcher(None, one, other).ratio()
+    ratio = fuzz.ratio(one, other) / 100
     if len(short) > 1 and (long.startswith(short) or short in long.replace("-", "_").split("_")):
         return max(ratio, 0.9)
     letters = iter(long)

@@ -18,6 +18,10 @@ from portico.upstream import jsontext
 MAX_NODES = 2_000
 MAX_DEPTH = 24
 MAX_NOTES = 12
+_ENTRIES = 100
+"""Members, names and characters that take as long as one node."""
+_COMPARED = 10
+"""Times as long as it takes to copy an entry: to spell it and compare it with others."""
 MAX_TEXT = 256 * 1024
 """Of JSON text that is read."""
 _MANY = 100
@@ -98,6 +102,12 @@ class _Work:
         # In that draft 5.0 is no integer; in all later ones it is.
         self._strict = "draft-04" in str(root.get("$schema", ""))
 
+    def _spend(self, entries: int) -> None:
+        """Count what is copied or compared, entry by entry."""
+        self._left -= entries // _ENTRIES
+        if self._left <= 0:
+            raise _TooMuch
+
     def say(self, path: str, what: str) -> None:
         self.notes.append(f"{path}: {what}" if path else what)
 
@@ -151,6 +161,7 @@ class _Work:
 
     def _containers(self, rules: _Rules, kinds: frozenset[str], value: Any, *, listed: bool) -> list[Any]:
         if isinstance(value, str):
+            self._spend(len(value))
             read = _parsed(value)
             if (kind := _kind(read)) in kinds and kind in ("array", "object"):
                 return [read]
@@ -231,6 +242,8 @@ class _Work:
         if depth > MAX_DEPTH or self._left <= 0:
             raise _TooMuch
         own = _own_rules(schema)
+        compared = len(own.required) + len(own.words or ()) + len(own.properties) * own.closed
+        self._spend(len(own.properties) + _COMPARED * compared)
         for part in self._parts(schema):
             own = _both(own, self._rules(part, depth + 1))
         branches = schema.get("anyOf", schema.get("oneOf"))

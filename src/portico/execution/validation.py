@@ -1,49 +1,61 @@
-"""Do these arguments fit the tool's schema, and does its answer fit what it declares? Compiled once per definition.
+"""Check arguments against a tool's schema, and answers against what it declares. Compiled once per definition.
 
-A schema that cannot be compiled (a broken `$ref`, an unknown draft), or that a few lines unfold into millions of
-checks, checks nothing: the upstream is then the judge, as it would be without a gateway. Remote references are never
-fetched.
+A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing: the upstream is then
+the judge, as it would be without a gateway. So it is for a value that would take the schema too many checks, and for
+a `pattern` that would take too long or needs backtracking. What is wrong is explained as far as that is cheap. All of
+this is counted before it is done (`schema_cost`). Remote references are never fetched.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NoReturn, cast
 
 import jsonschema_rs
 
-from portico.catalog.references import resolve
 from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
-from portico.execution.json_stream import weight
 from portico.execution.misnamed import misnamed
 from portico.execution.repair import Repair, repaired
+from portico.execution.schema_cost import MAX_PEAK, PeakCounter, Size, measure
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 
 MAX_PROBLEMS = 5
-MAX_CHECKS = 10_000
+MAX_SCHEMA = 128 * 1024
+"""Bytes of a definition whose schema is compiled."""
+MAX_CHECKS = 500_000
+"""Checks of a value and what is in it: 20 to 40 ns each."""
+MAX_ERRORS = 2_000
+"""Errors that an explanation may have to make: some 15 µs each."""
+MAX_COPIED = 1_000_000
+"""Characters that these errors may have to copy."""
+MAX_MATCHED = 2_500_000
+"""Characters times states of a pattern: up to 8 ns each."""
 MAX_CHARS = 400
 """Of one problem: a wrong value may be a megabyte."""
-MAX_OUTPUT = 128 * 1024
-"""Characters of an answer that is checked: a larger one would hold up everybody else for the time that takes."""
+
+MAX_PATTERNS = 64
+"""Patterns of one schema that are compiled."""
+
+_PATTERN_STATES = {4 * 1024: 50, 32 * 1024: 400}
+"""How many states a compiled pattern of at most so many bytes has."""
+_ANY_PART = frozenset(("required", "additionalProperties", "type"))
+"""Keywords whose verdict on a container does not depend on what is inside its members."""
 
 
 def fits(tool: Tool, arguments: Any) -> bool:
     """Whether the arguments fit. This is all that a call with the right ones pays."""
-    validator = _validator(tool.hash, tool.blob, "inputSchema")
-    try:
-        return validator is None or validator.is_valid(arguments)
-    except ValueError:  # nested too deeply, or text that is none
-        return False
+    checker = _checker(tool.hash, tool.blob, "inputSchema")
+    return checker is None or checker.is_valid(arguments)
 
 
 def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
     """Raise InvalidArguments, naming each problem, when the arguments do not fit."""
-    if fits(tool, arguments):
+    checker = _checker(tool.hash, tool.blob, "inputSchema")
+    if checker is None or checker.is_valid(arguments):
         return
-    problems = _problems(_validator(tool.hash, tool.blob, "inputSchema"), arguments)
-    problems = (*misnamed(tool.input_schema, arguments), *problems)[:MAX_PROBLEMS]
+    problems = (*misnamed(tool.input_schema, arguments), *checker.explain(arguments))[:MAX_PROBLEMS]
     raise InvalidArguments(
         f"the arguments do not fit {tool.address}: " + "; ".join(problems),
         problems=problems,
@@ -72,25 +84,151 @@ def mended(tool: Tool, arguments: Any) -> Repair:
 
 def mismatches(tool: Tool, result: Raw) -> tuple[str, ...]:
     """How a result differs from what its tool declares to answer; nothing where that is not known, or too large."""
-    validator = _validator(tool.hash, tool.blob, "outputSchema")
-    if validator is None or result.get("isError") or result.get("resultType", "complete") != "complete":
+    checker = _checker(tool.hash, tool.blob, "outputSchema")
+    if checker is None or result.get("isError") or result.get("resultType", "complete") != "complete":
         return ()
     structured = result.get("structuredContent")
     if structured is None:
         return ("there is no structured content, though the tool declares some",)
-    if weight(structured, MAX_OUTPUT) >= MAX_OUTPUT:
-        return ()
-    try:
-        return () if validator.is_valid(structured) else _problems(validator, structured)
-    except ValueError as error:
-        return (str(error)[:MAX_CHARS],)
+    return () if checker.is_valid(structured) else checker.explain(structured)
 
 
-def _problems(validator: Any, value: Any) -> tuple[str, ...]:
-    try:
-        return tuple(_problem(error) for error in islice(validator.iter_errors(value), MAX_PROBLEMS))
-    except ValueError as error:
-        return (str(error)[:MAX_CHARS],)
+class _Checker:
+    """One compiled schema."""
+
+    def __init__(self, schema: dict[str, Any], blob: bytes) -> None:
+        """Compile a schema out of the definition `blob`; raises ValueError where it cannot be used."""
+        patterns = blob.count(b'"pattern')
+        self._schema = schema
+        self._names_have_patterns = b'"patternProperties"' in blob
+        self._peaks = PeakCounter(schema)
+        self._patterns = PeakCounter(schema, patterns_only=True) if patterns else None
+        self._states = 0
+        self._strict: Any = None
+        self._lenient: Any = None
+        if self._peaks.peak(0) >= MAX_PEAK:
+            raise ValueError("it applies too many subschemas to one value")
+        if not patterns:
+            self._strict = _compile(schema)
+            return
+        for size, states in _PATTERN_STATES.items() if patterns <= MAX_PATTERNS else ():
+            try:
+                self._strict = _compile(schema, pattern_options=jsonschema_rs.RegexOptions(size))
+            except ValueError:
+                continue
+            self._states = states
+            return
+        self._lenient = self._compile_leniently()
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether a value fits, or would take too many checks to tell."""
+        size = measure(value)
+        if size.values * self._peaks.peak(size.levels) > MAX_CHECKS:
+            return True
+        try:
+            validator = self._choose(size)
+            return validator is None or validator.is_valid(value)
+        except ValueError:  # nested too deeply, or text that is none
+            return False
+
+    def explain(self, value: Any) -> tuple[str, ...]:
+        """Say what is wrong with a value that does not fit, as far as that is cheap."""
+        size = measure(value)
+        peak = max(1, self._peaks.peak(size.levels))
+        found: tuple[str, ...] = ()
+        try:
+            if peak <= MAX_ERRORS:
+                part = _shrink(value, MAX_ERRORS // peak, MAX_COPIED // peak)
+                validator = self._choose(size)
+                errors = validator.iter_errors(part) if validator is not None else ()
+                certain = (_problem(error) for error in errors if _is_certain(error, value, part))
+                found = tuple(islice(certain, MAX_PROBLEMS))
+        except (ValueError, RecursionError) as error:
+            found = (str(error)[:MAX_CHARS],)
+        return found or ("they do not fit its schema; they are too large, or it is, to say where",)
+
+    def _choose(self, size: Size) -> Any | None:
+        """The validator with patterns, or where these take too long the one without; None where there is none."""
+        patterns = self._patterns.peak(size.levels) if self._patterns is not None else 0
+        if self._strict is not None and size.chars * patterns * self._states <= MAX_MATCHED:
+            return self._strict
+        if self._lenient is None:
+            self._lenient = self._compile_leniently()
+        return self._lenient
+
+    def _compile_leniently(self) -> Any | None:
+        # What a schema says of other members depends on the patterns of their names.
+        if self._names_have_patterns:
+            return None
+        return _compile(self._schema, keywords={"pattern": _Unchecked})
+
+
+class _Unchecked:
+    """A keyword that accepts everything."""
+
+    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+        pass
+
+    def validate(self, instance: Any) -> None:
+        """Accept."""
+
+
+def _compile(schema: dict[str, Any], **options: Any) -> Any:
+    # A `format: regex` would compile whatever a client sends.
+    return jsonschema_rs.validator_for(schema, retriever=_refuse, formats={"regex": _accept}, **options)
+
+
+def _accept(_: str) -> bool:
+    return True
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise ValueError(f"remote reference {uri} is not fetched")
+
+
+def _shrink(value: Any, values: int, chars: int) -> Any:
+    """Return the value, or a copy that is no larger than this: without the last items, members and characters.
+
+    What stays whole is the same object.
+    """
+    size = measure(value, values)
+    if size.values <= values and size.chars <= chars:
+        return value
+    values -= 1
+    if isinstance(value, list):
+        part: list[Any] = []
+        for item in cast("list[Any]", value):
+            if values <= 0 or chars <= 0:
+                break
+            part.append(_shrink(item, values, chars))
+            used = measure(part[-1], values)
+            values -= used.values
+            chars -= used.chars
+        return part
+    if isinstance(value, dict):
+        members = list(islice(cast("dict[str, Any]", value).items(), max(0, values)))
+        kept: dict[str, Any] = {}
+        for left, (name, member) in zip(range(len(members), 0, -1), members, strict=True):
+            chars -= len(name)
+            if chars <= 0:
+                break
+            kept[name] = _shrink(member, values // left, chars // left)
+            used = measure(kept[name], values)
+            values -= used.values
+            chars -= used.chars
+        return kept
+    return value[:MAX_CHARS] if isinstance(value, str) else 0
+
+
+def _is_certain(error: jsonschema_rs.ValidationError, value: Any, part: Any) -> bool:
+    """Whether an error of a part is one of the whole value: nothing that it is about was left out."""
+    for step in error.instance_path:
+        value, part = value[step], part[step]
+    if value is part:
+        return True
+    if isinstance(value, dict | list) and len(cast("list[Any]", value)) != len(part):
+        return error.kind.name == "type"
+    return error.kind.name in _ANY_PART
 
 
 def _problem(error: jsonschema_rs.ValidationError) -> str:
@@ -102,47 +240,11 @@ def _problem(error: jsonschema_rs.ValidationError) -> str:
 
 
 @lru_cache(maxsize=8_192)
-def _validator(key: str, blob: bytes, member: str) -> Any | None:
+def _checker(key: str, blob: bytes, member: str) -> _Checker | None:
+    if len(blob) > MAX_SCHEMA:
+        return None
     try:
         schema = jsontext.loads(blob).get(member)
-        if not isinstance(schema, dict) or _unfolded(schema) > MAX_CHECKS:
-            return None
-        return jsonschema_rs.validator_for(schema, retriever=_refuse)
+        return _Checker(schema, blob) if isinstance(schema, dict) else None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _unfolded(schema: dict[str, Any]) -> int:
-    """The most checks any one value could be put through: what applies to the same value, references followed."""
-    costs: dict[int, int] = {}
-
-    def cost(node: Any) -> int:
-        if not isinstance(node, dict):
-            return 1
-        known = costs.get(id(node))
-        if known is None:
-            costs[id(node)] = 0  # a circle ends where it began
-            known = costs[id(node)] = min(1 + sum(map(cost, _in_place(node, schema))), MAX_CHECKS + 1)
-        return known
-
-    pending: list[Any] = [schema]
-    worst = 0
-    for node in pending:
-        worst = max(worst, cost(node))
-        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
-    return worst
-
-
-def _in_place(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Any]:
-    for key in ("allOf", "anyOf", "oneOf"):
-        branches = node.get(key)
-        yield from branches if isinstance(branches, list) else ()
-    yield from (node[key] for key in ("not", "if", "then", "else") if key in node)
-    dependent = node.get("dependentSchemas")
-    yield from dependent.values() if isinstance(dependent, dict) else ()
-    if isinstance(pointer := node.get("$ref"), str):
-        yield resolve(pointer, root)
-
-
-def _refuse(uri: str) -> NoReturn:
-    raise ValueError(f"remote reference {uri} is not fetched")

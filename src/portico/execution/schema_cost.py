@@ -1,0 +1,229 @@
+"""Count the work of checking a value against a JSON Schema before it is done. Pure.
+
+A validator holds the interpreter's lock until it has finished. A few lines of schema (nested `anyOf`, shared
+references, recursion) can apply to one value millions of times, and a schema may come from a hostile server as a value
+may come from a hostile client. The number of checks is at most the number of values times the *peak*: the most
+subschemas that apply to any one of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.catalog.references import resolve
+
+MAX_PEAK = 10_000
+"""Where counting ends: a schema of that peak is not used."""
+MAX_STEPS = 4_000
+"""Subschemas that are counted for one peak."""
+MAX_LEVELS = 64
+"""Levels of a value that a recursive schema is followed through."""
+MAX_VALUES = 200_000
+"""Where the counting of values ends."""
+
+_WORD_BITS = 64
+_FRACTION_CHECKS = 1_000
+"""Checks that a `multipleOf` with a fraction takes as long as: it computes with big rationals."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a JSON value."""
+
+    values: int
+    """Nodes; an integer beyond 64 bits counts as many as comparing it takes."""
+    chars: int
+    """Characters of its strings and keys."""
+    levels: int
+    """Levels of nesting; 0 for a scalar."""
+
+
+def measure(value: Any, most: int = MAX_VALUES) -> Size:
+    """Count a value's nodes, characters and levels, up to where there are more than `most` nodes."""
+    values, chars, levels = 1, 0, 0
+    pending: list[Any] = [value]
+    while pending and values <= most:
+        level: list[Any] = []
+        for one in pending:
+            if isinstance(one, str):
+                chars += len(one)
+            elif isinstance(one, dict):
+                values += len(one)
+                if values > most:
+                    break
+                chars += sum(map(len, cast("dict[str, Any]", one)))
+                level += one.values()
+            elif isinstance(one, list):
+                values += len(one)
+                if values > most:
+                    break
+                level += one
+            elif isinstance(one, int) and (words := one.bit_length() // _WORD_BITS):
+                values += words * words
+        levels += bool(level)
+        pending = level
+    return Size(values, chars, levels)
+
+
+class PeakCounter:
+    """Counts the most subschemas of a schema that apply to one value."""
+
+    def __init__(self, schema: dict[str, Any], *, patterns_only: bool = False) -> None:
+        """`patterns_only` counts the regular expressions alone."""
+        self._root = schema
+        self._patterns_only = patterns_only
+        self._counts: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._steps = 0
+        self._recursive = False
+        self._unlimited: int | None = None
+
+    def peak(self, levels: int) -> int:
+        """The peak for values with so many levels; MAX_PEAK or more where it is too much to count."""
+        if self._unlimited is None and not self._recursive:
+            try:
+                self._unlimited = self._count(-1)
+            except _RecursiveSchemaError:
+                self._recursive = True
+        if self._unlimited is not None:
+            return self._unlimited
+        return self._count(levels) if levels <= MAX_LEVELS else MAX_PEAK
+
+    def _count(self, levels: int) -> int:
+        self._steps = 0
+        try:
+            return max(self._count_node(self._root, levels))
+        except (_TooCostlyError, RecursionError):
+            return MAX_PEAK
+
+    def _count_node(self, node: Any, levels: int) -> tuple[int, int]:
+        """How many subschemas apply to the value itself, and at most to one value inside it."""
+        if not isinstance(node, dict):
+            return (0 if self._patterns_only else 1), 0
+        key = (id(node), levels)
+        if key in self._counts:
+            known = self._counts[key]
+            if known is None:
+                # Reached from itself: through children, it is recursive; in place, it never ends.
+                raise _RecursiveSchemaError if levels < 0 else _TooCostlyError
+            return known
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise _TooCostlyError
+        self._counts[key] = None
+        try:
+            schema = cast("dict[str, Any]", node)
+            here = self._count_own(schema)
+            below = 0
+            if not _WITH_CHILDREN.isdisjoint(schema):
+                below = self._count_children(schema, levels)
+            if not _WITH_PARTS.isdisjoint(schema):
+                for part in _in_place(schema, self._root):
+                    part_here, part_below = self._count_node(part, levels)
+                    here += part_here
+                    below += part_below
+            if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+                # These apply everything beside them once more.
+                here *= 2
+                below *= 2
+        except BaseException:
+            del self._counts[key]
+            raise
+        if max(here, below) >= MAX_PEAK:
+            raise _TooCostlyError
+        self._counts[key] = here, below
+        return here, below
+
+    def _count_own(self, schema: dict[str, Any]) -> int:
+        if self._patterns_only:
+            names = schema.get("patternProperties")
+            return ("pattern" in schema) + (len(names) if isinstance(names, dict) else 0)
+        checks = 1
+        if isinstance(names := schema.get("required"), list):
+            checks += len(names)
+        if isinstance(properties := schema.get("properties"), dict):
+            checks += len(properties) // 8
+        for key in _QUOTED:
+            if key in schema:
+                # An error has a copy of them; containers in `enum` are compared one after another.
+                size = measure(schema[key])
+                checks += size.values // 8 + size.chars // 1_000
+        if isinstance(choices := schema.get("enum"), list):
+            checks += sum(measure(one).values for one in choices if isinstance(one, dict | list))
+        if isinstance(divisor := schema.get("multipleOf"), float) and not divisor.is_integer():
+            checks += _FRACTION_CHECKS
+        return checks
+
+    def _count_children(self, schema: dict[str, Any], levels: int) -> int:
+        if levels == 0:  # a scalar
+            return 0
+
+        def peak(node: Any) -> int:
+            return max(self._count_node(node, max(levels - 1, -1)))
+
+        def peak_of_one(nodes: Any) -> int:
+            return max(map(peak, nodes), default=0)
+
+        def peak_of_all(nodes: Any) -> int:
+            return sum(map(peak, nodes))
+
+        members = max(
+            peak_of_one(_values(schema.get("properties"))),
+            peak_of_all(schema[key] for key in _OTHER_MEMBERS if key in schema),
+        )
+        members += peak_of_all(_values(schema.get("patternProperties")))
+        if "propertyNames" in schema:
+            members += peak(schema["propertyNames"])
+        items = max(
+            peak_of_one(_items(schema.get("prefixItems"))),
+            peak_of_one(_items(schema.get("items"))),
+            peak_of_all(schema[key] for key in _OTHER_ITEMS if key in schema),
+        )
+        if "contains" in schema:
+            items += peak(schema["contains"])
+        return max(members, items)
+
+
+class _RecursiveSchemaError(Exception):
+    """A subschema contains itself."""
+
+
+class _TooCostlyError(Exception):
+    """The schema is too much to count, or would be too much to check."""
+
+
+_OTHER_MEMBERS = ("additionalProperties", "unevaluatedProperties")
+_OTHER_ITEMS = ("additionalItems", "unevaluatedItems")
+_WITH_CHILDREN = frozenset(
+    ("properties", "patternProperties", "propertyNames", "prefixItems", "items", "contains")
+    + _OTHER_MEMBERS
+    + _OTHER_ITEMS
+)
+_UNBOUNDED = ("$dynamicRef", "$recursiveRef")
+_LISTED = ("allOf", "anyOf", "oneOf")
+_SINGLE = ("not", "if", "then", "else")
+_NAMED = ("dependentSchemas", "dependencies")
+_WITH_PARTS = frozenset(("$ref", "$id", *_UNBOUNDED, *_LISTED, *_SINGLE, *_NAMED))
+_QUOTED = ("enum", "const", "not")
+
+
+def _in_place(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
+    """The subschemas that apply to the same value; raises where these cannot be told."""
+    for key in _LISTED:
+        yield from _items(schema.get(key))
+    yield from (schema[key] for key in _SINGLE if key in schema)
+    for key in _NAMED:
+        yield from _values(schema.get(key))
+    if any(key in schema for key in _UNBOUNDED) or (schema is not root and "$id" in schema):
+        raise _TooCostlyError  # what they refer to depends on where they are met
+    if isinstance(pointer := schema.get("$ref"), str):
+        if pointer != "#" and not pointer.startswith("#/"):
+            raise _TooCostlyError
+        yield resolve(pointer, root)
+
+
+def _values(node: Any) -> list[Any]:
+    return list(cast("dict[str, Any]", node).values()) if isinstance(node, dict) else []
+
+
+def _items(node: Any) -> list[Any]:
+    return cast("list[Any]", node) if isinstance(node, list) else [node] if isinstance(node, dict) else []
