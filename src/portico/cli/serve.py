@@ -87,6 +87,7 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
             allowed_hosts=(*settings.allowed_hosts, *here),
             allowed_origins=settings.allowed_origins,
             max_request_bytes=int(config.limits.max_request_bytes),
+            max_request_values=config.limits.max_request_values,
             api=_api(gateway) if "" in doors and settings.api else None,
             under_way=most_under_way(config.limits),
             metrics=(lambda: watched.metrics) if settings.metrics else None,

@@ -33,6 +33,7 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
                     served = stdio.serve(
                         gateway.door(setup.profile),
                         max_line_bytes=int(limits.max_request_bytes),
+                        max_values=limits.max_request_values,
                         send_s=limits.send_s,
                     )
                     await until_stopped(served, gateway.drain)

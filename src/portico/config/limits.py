@@ -57,6 +57,11 @@ class Limits(Section):
         gt=0,
         description="Largest request a client may send; a number or text like 4MiB.",
     )
+    max_request_values: int = Field(
+        default=25_000,
+        ge=100,
+        description="JSON values in a request; everybody waits for up to 1 ms a thousand while they are read.",
+    )
     max_message_bytes: ByteSize = Field(
         default=ByteSize(64 * 1024**2),
         gt=0,

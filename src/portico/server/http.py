@@ -67,6 +67,7 @@ def make_app(
     allowed_hosts: tuple[str, ...] = (),
     allowed_origins: tuple[str, ...] = (),
     max_request_bytes: int = 4 * 2**20,
+    max_request_values: int = 25_000,
     api: ASGIApp | None = None,
     under_way: int = MAX_UNDER_WAY,
     metrics: Callable[[], Metrics] | None = None,
@@ -93,7 +94,7 @@ def make_app(
             yield
 
     crowd = UnderWay(under_way)
-    inside = Guarded(WholeBody(entrances, max_request_bytes, crowd), token)
+    inside = Guarded(WholeBody(entrances, max_request_bytes, max_request_values, crowd), token)
     routes: list[BaseRoute] = [Route("/mcp", endpoint=inside), Route("/mcp/p/{profile}", endpoint=inside)]
     if health is not None:
         routes += monitoring_routes(

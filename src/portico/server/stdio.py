@@ -35,11 +35,13 @@ from mcp_types import (
 
 from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from portico.server.door import Door
+from portico.server.request_values import has_more_values
 from portico.server.unread import Unread
 
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 64 * 2**20
+MAX_VALUES = 25_000
 MAX_UNSENT = 256
 """Answers that may wait for a client to read; while there are more, nothing else is read from it."""
 SEND_S = 60.0
@@ -51,10 +53,14 @@ _ID_WITHIN = 300
 Streams = tuple["_Received", "_Sending"]
 
 
-async def serve(door: Door, *, max_line_bytes: int = MAX_LINE_BYTES, send_s: float = SEND_S) -> None:
+async def serve(
+    door: Door, *, max_line_bytes: int = MAX_LINE_BYTES, max_values: int = MAX_VALUES, send_s: float = SEND_S
+) -> None:
     """Serve one client until it closes our stdin, or reads nothing of what it is sent for `send_s`."""
     streams = (
-        over_pipes(*_claim(), answer_noise=True, max_line_bytes=max_line_bytes, send_s=send_s)
+        over_pipes(
+            *_claim(), answer_noise=True, max_line_bytes=max_line_bytes, max_values=max_values, send_s=send_s
+        )
         if _watchable()
         else stdio_server()
     )
@@ -69,15 +75,21 @@ async def over_pipes(
     *,
     answer_noise: bool = False,
     max_line_bytes: int = MAX_LINE_BYTES,
+    max_values: int | None = None,
     send_s: float = SEND_S,
 ) -> AsyncGenerator[Streams]:
-    """Message streams over a pair of pipes, one JSON-RPC message a line; the same at either end."""
+    """Message streams over a pair of pipes, one JSON-RPC message a line; the same at either end.
+
+    `max_values` is how many JSON values a message that is received may have; None is any number.
+    """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=max_line_bytes)
     incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), wire_in)
     outgoing, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out)
     sending = _Sending(asyncio.StreamWriter(outgoing, protocol, None, loop), outgoing, incoming.close, send_s)
-    received = _Received(reader, sending, answer_noise=answer_noise, max_line_bytes=max_line_bytes)
+    received = _Received(
+        reader, sending, answer_noise=answer_noise, max_line_bytes=max_line_bytes, max_values=max_values
+    )
     try:
         yield received, sending
     finally:
@@ -177,10 +189,17 @@ class _Received(_Stream):
     """Reads a message when it is asked for one."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, sending: _Sending, *, answer_noise: bool, max_line_bytes: int
+        self,
+        reader: asyncio.StreamReader,
+        sending: _Sending,
+        *,
+        answer_noise: bool,
+        max_line_bytes: int,
+        max_values: int | None,
     ) -> None:
         self._reader, self._sending = reader, sending
         self._answer_noise, self._max_line_bytes = answer_noise, max_line_bytes
+        self._max_values = max_values
 
     async def receive(self) -> SessionMessage | Exception:
         if self.closed:
@@ -192,6 +211,9 @@ class _Received(_Stream):
             line = await _line(self._reader, self._max_line_bytes)
             if line == b"":
                 raise anyio.EndOfStream
+            if isinstance(line, bytes) and self._max_values and has_more_values(line, self._max_values):
+                most = f"the {self._max_values} JSON values that are taken (limits.max_request_values)"
+                line = _TooLong(f"has more than {most}", _id_near(line[:_ID_WITHIN], line[-_ID_WITHIN:]))
             try:
                 return SessionMessage(_decoded(line if isinstance(line, bytes) else b""))
             except ValueError as error:
@@ -215,7 +237,7 @@ class _Received(_Stream):
 class _TooLong:
     """What can be known of a line that is longer than is read."""
 
-    limit: int
+    why: str
     id: int | str | None
 
 
@@ -231,7 +253,10 @@ async def _line(reader: asyncio.StreamReader, limit: int) -> bytes | _TooLong:
             part = await reader.readexactly(over.consumed)
             start, end = start or part[:_ID_WITHIN], part[-_ID_WITHIN:]
             continue
-        return line if not start else _TooLong(limit, _id_near(start, (end + line)[-_ID_WITHIN:]))
+        if not start:
+            return line
+        why = f"is longer than the {limit} bytes that are read (limits.max_request_bytes)"
+        return _TooLong(why, _id_near(start, (end + line)[-_ID_WITHIN:]))
 
 
 def _id_near(start: bytes, end: bytes) -> int | str | None:
@@ -272,7 +297,7 @@ def _refused(line: bytes | _TooLong) -> JSONRPCError:
     code, reason, request_id = PARSE_ERROR, "this line is not JSON", None
     if isinstance(line, _TooLong):
         code, request_id = INVALID_REQUEST, line.id
-        reason = f"this message is longer than the {line.limit} bytes that are read (limits.max_request_bytes)"
+        reason = f"this message {line.why}"
     else:
         try:
             given = json.loads(line)

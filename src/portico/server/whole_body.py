@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.errors import INVALID_REQUEST
+from portico.server.request_values import has_more_values
 
 MOST_OF_A_GET = 64 * 2**10
 """Bytes of a body where none is expected: these requests are not counted."""
@@ -32,11 +33,15 @@ class UnderWay:
 
 
 class WholeBody:
-    """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon as that is known."""
+    """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon as that is known.
 
-    def __init__(self, app: ASGIApp, max_bytes: int, under_way: UnderWay) -> None:
+    So is one of more than `max_values`, before anything is decoded.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, max_values: int, under_way: UnderWay) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._max_values = max_values
         self._under_way = under_way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +76,11 @@ class WholeBody:
         if len(body) > most:
             await _too_large(most)(scope, receive, send)
             return
-        whole: Message = {"type": "http.request", "body": bytes(body), "more_body": False}
+        body = bytes(body)
+        if has_more_values(body, self._max_values):
+            await _too_many_values(self._max_values)(scope, receive, send)
+            return
+        whole: Message = {"type": "http.request", "body": body, "more_body": False}
         given = False
 
         async def again() -> Message:
@@ -140,6 +149,12 @@ def _listens(scope: Scope) -> bool:
 def _too_large(most: int) -> JSONResponse:
     wrong = f"the request has more than {most} bytes"
     advice = "limits.max_request_bytes is the largest that is taken; send less, or pass a reference to it."
+    return _refuse(413, wrong, advice)
+
+
+def _too_many_values(most: int) -> JSONResponse:
+    wrong = f"the request has more than {most} JSON values"
+    advice = "limits.max_request_values is the most that is taken; send less at a time, or as one text."
     return _refuse(413, wrong, advice)
 
 
