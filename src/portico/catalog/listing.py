@@ -17,6 +17,11 @@ from portico.upstream.backend import Ask, Connection, Hello, Raw
 MAX_PAGES = 1_000
 MAX_ITEMS = 50_000
 MAX_WARNINGS = 50
+MAX_PART = 128 * 1024
+"""Bytes of one part of a definition (a schema, annotations); the largest schema of 5,700 real tools has 76 kB."""
+MAX_DESCRIPTION = 32 * 1024
+"""Characters of a description; the longest real one has 18,000."""
+MAX_NAME = 1_024
 MAX_TIMES = 10
 """How often the time of one page a whole list may take: a server can answer each of a thousand pages in time."""
 LARGE = 500
@@ -116,6 +121,8 @@ def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
         name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or not name.strip():
             dropped.append(f"tool {position + 1} has no name and was left out")
+        elif len(name) > MAX_NAME:
+            dropped.append(f"tool {position + 1} has a name of {len(name)} characters and was left out")
         elif _problem(name):
             dropped.append(f"tool {position + 1} has a name that is no text and was left out")
         elif name in kept:
@@ -127,22 +134,34 @@ def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
 
 def _entry(definition: Raw) -> Entry:
     """A tool with every part of its definition that can be kept."""
+    definition, notes = _shorten_description(definition)
     try:
-        return Entry(definition, encoded(definition), _flaws(definition))
+        blob = encoded(definition)
+        if len(blob) <= MAX_PART:
+            return Entry(definition, blob, (*notes, *_flaws(definition)))
     except ValueError:
-        lost = {key: reason for key, value in definition.items() if (reason := _problem({key: value}))}
+        pass
+    lost = {key: reason for key, value in definition.items() if (reason := _problem({key: value}))}
     rest = {key: value for key, value in definition.items() if key not in lost}
-    notes = (f"{key!r} was left out: {reason}" for key, reason in lost.items())
-    return Entry(rest, encoded(rest), (*notes, *_flaws(rest)))
+    notes += tuple(f"{key[:MAX_NAME]!r} was left out: {reason}" for key, reason in lost.items())
+    return Entry(rest, encoded(rest), (*notes[:MAX_WARNINGS], *_flaws(rest)))
+
+
+def _shorten_description(definition: Raw) -> tuple[Raw, tuple[str, ...]]:
+    text = definition.get("description")
+    if not isinstance(text, str) or len(text) <= MAX_DESCRIPTION:
+        return definition, ()
+    note = f"the description was cut to {MAX_DESCRIPTION} of its {len(text)} characters"
+    return {**definition, "description": text[:MAX_DESCRIPTION]}, (note,)
 
 
 def _problem(value: Any) -> str:
     """Why a value cannot be kept as JSON; empty when it can."""
     try:
-        encoded(value)
+        size = len(encoded(value))
     except ValueError as error:
         return str(error)
-    return ""
+    return f"it has {size} bytes, and {MAX_PART} are kept" if size > MAX_PART else ""
 
 
 def _flaws(definition: Raw) -> tuple[str, ...]:

@@ -8,15 +8,17 @@ not done here: the raw schema does that.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from portico.catalog.constraints import constraints
 from portico.catalog.references import ABSENT, count_references, place_of, resolve, unescaped
+from portico.catalog.tool import Tool
 from portico.catalog.visible import literal, shown
 
 _DEPTH = 48
 """Levels that are read; what lies deeper is shown as its bare type."""
-_NODES = 20_000
+_NODES = 3_000
 """Schemas that are read of one listing: a few hundred bytes of `allOf` can unfold into millions."""
 _NOT_A_WORD = re.compile(r"[\W_]+")
 
@@ -80,6 +82,12 @@ def outline(schema: Any) -> Outline:
     root = reader.read(reader.flattened(schema) if isinstance(schema, dict) else schema, "", True, 0)
     reader.read_pending()
     return Outline(root, reader.types)
+
+
+@lru_cache(maxsize=8)
+def input_outline(tool: Tool) -> Outline:
+    """The tree of a tool's input schema; one answer reads it several times."""
+    return outline(tool.definition.get("inputSchema"))
 
 
 def glance(schema: Any) -> Iterator[tuple[str, bool, str]]:

@@ -26,6 +26,8 @@ FULL_TOKENS = 8_000
 """What an answer in full may take: whoever asks for everything has seen the shorter forms."""
 INSIDE = "… "
 """Stands before a part that begins inside a line."""
+MAX_RENDERED = 128 * 1024
+"""Bytes of the definitions that are rendered for one answer; the first tool is, whatever its size."""
 _LEAST = 40
 """A part has at least so many tokens, however little a budget leaves: what is asked again and again must end."""
 
@@ -50,22 +52,33 @@ def describe(
         except UnknownName as error:
             reason = explained(error, name, snapshot, states or {})
             wrong.append(flat(shown(f"{reason.message}. {reason.advice}")))
-    bodies = {address: _shown(tool, detail, extra) for address, tool in tools.items()}
+    bodies = {address: _shown(tool, detail, extra) for address, tool in _first(tools).items()}
     if cursor and tools:
         return _continued(bodies, cursor, snapshot.version, detail, budget), True
     notes = [*pack(wrong, budget // 2).texts]
     if len(notes) < len(wrong):
         notes.append(f"{len(wrong) - len(notes)} more names are unknown here.")
     fit = _fitting(bodies, room(budget, *notes))
-    if len(fit) < len(bodies):
-        fit = _fitting(bodies, room(budget, *notes, _left_out(bodies)))
+    if len(fit) < len(tools):
+        fit = _fitting(bodies, room(budget, *notes, _left_out(tools)))
         if not fit:
             first = next(iter(bodies))
-            others = [_left_out(bodies.keys() - {first})] if len(bodies) > 1 else []
+            others = [_left_out(tools.keys() - {first})] if len(tools) > 1 else []
             fit[first] = _part(bodies[first], 0, first, snapshot.version, detail, room(budget, *notes, *others))
-        if len(fit) < len(bodies):
-            notes.append(_left_out(address for address in bodies if address not in fit))
+        if len(fit) < len(tools):
+            notes.append(_left_out(address for address in tools if address not in fit))
     return ("\n" if detail == "brief" else "\n\n").join([*fit.values(), *notes]), bool(tools)
+
+
+def _first(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The tools that are rendered: rendering what cannot fit takes time, too."""
+    first: dict[str, Tool] = {}
+    left = MAX_RENDERED
+    for address, tool in tools.items():
+        left -= len(tool.blob)
+        if left >= 0 or not first:
+            first[address] = tool
+    return first
 
 
 def _shown(tool: Tool, detail: Detail, extra: Extra | None) -> str:

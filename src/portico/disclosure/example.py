@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from portico.catalog.schema import ABSENT, Outline, Param, json_type, outline
+from portico.catalog.schema import ABSENT, Outline, Param, input_outline, json_type, outline
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
 
@@ -19,14 +19,14 @@ _WRITTEN, _OPTIONS = 2, 3
 
 def example(tool: Tool) -> dict[str, Any]:
     """A plausible minimal arguments object: what is required, from defaults, enums and examples where there are any."""
-    tree = outline(tool.definition.get("inputSchema"))
+    tree = input_outline(tool)
     value = _Sampler(tree).value(tree.root)
     return value if isinstance(value, dict) else {}
 
 
 def examples(tool: Tool) -> list[dict[str, Any]]:
     """One to three calls: what the schema's author wrote, the least that is taken, and one with some options."""
-    tree = outline(tool.definition.get("inputSchema"))
+    tree = input_outline(tool)
     least = example(tool)
     written = [value for value in tree.root.examples if isinstance(value, dict)][:_WRITTEN]
     found = [*written, least, {**least, **_options(tree)}]

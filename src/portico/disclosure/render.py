@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from portico.catalog.schema import glance, outline
+from portico.catalog.schema import glance, input_outline, outline
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
 from portico.disclosure.example import example, examples
@@ -58,7 +58,7 @@ def _typed(tool: Tool) -> str:
     from portico.disclosure.shorten import described
     from portico.disclosure.typed import Typed, returns
 
-    tree = outline(tool.definition.get("inputSchema"))
+    tree = input_outline(tool)
     names = {param.name for param in tree.params}
     written = docstring(shown(tool.description), names)
     typed = Typed(tree, written.notes)

@@ -64,11 +64,23 @@ class Counter:
     count: Callable[[str], int]
 
 
+COUNTED = 32 * 1024
+"""Characters that are looked at."""
+_SPARSE = 6
+"""Characters a token that text beyond has at most, so that it fits no budget by looking sparse at its beginning."""
+
+
 def count(text: str) -> int:
-    """About how many tokens `text` is; linear in its length, never less than one for text that is not empty."""
+    """About how many tokens `text` is, never less than one for text that is not empty.
+
+    Linear in the first COUNTED characters; what is beyond is taken to be like them.
+    """
     if not text:
         return 0
-    return max(1, round(sum(map(_cost, _PIECE.findall(text))) * _LEAN))
+    tokens = sum(map(_cost, _PIECE.findall(text, 0, COUNTED))) * _LEAN
+    if len(text) > COUNTED:
+        tokens += (len(text) - COUNTED) * max(tokens / COUNTED, 1 / _SPARSE)
+    return max(1, round(tokens))
 
 
 ESTIMATE = Counter("estimate", count)

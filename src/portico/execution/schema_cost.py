@@ -193,11 +193,8 @@ class _TooCostlyError(Exception):
 
 _OTHER_MEMBERS = ("additionalProperties", "unevaluatedProperties")
 _OTHER_ITEMS = ("additionalItems", "unevaluatedItems")
-_WITH_CHILDREN = frozenset(
-    ("properties", "patternProperties", "propertyNames", "prefixItems", "items", "contains")
-    + _OTHER_MEMBERS
-    + _OTHER_ITEMS
-)
+_MEMBERS = ("properties", "patternProperties", "propertyNames", *_OTHER_MEMBERS)
+_WITH_CHILDREN = frozenset((*_MEMBERS, "prefixItems", "items", "contains", *_OTHER_ITEMS))
 _UNBOUNDED = ("$dynamicRef", "$recursiveRef")
 _LISTED = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")

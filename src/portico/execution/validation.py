@@ -1,8 +1,8 @@
 """Check arguments against a tool's schema, and answers against what it declares. Compiled once per definition.
 
-A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing: the upstream is then
-the judge, as it would be without a gateway. So it is for a value that would take the schema too many checks, and for
-a `pattern` that would take too long or needs backtracking. What is wrong is explained as far as that is cheap. All of
+A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing: the upstream is
+then the judge, as it would be without a gateway. So it is for a value that would take too many checks, and for a
+`pattern` that would take too long or needs backtracking. What is wrong is explained as far as that is cheap. All of
 this is counted before it is done (`schema_cost`). Remote references are never fetched.
 """
 

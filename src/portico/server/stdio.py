@@ -58,9 +58,7 @@ async def serve(
 ) -> None:
     """Serve one client until it closes our stdin, or reads nothing of what it is sent for `send_s`."""
     streams = (
-        over_pipes(
-            *_claim(), answer_noise=True, max_line_bytes=max_line_bytes, max_values=max_values, send_s=send_s
-        )
+        over_pipes(*_claim(), answer_noise=True, max_line_bytes=max_line_bytes, max_values=max_values, send_s=send_s)
         if _watchable()
         else stdio_server()
     )
