@@ -4,7 +4,9 @@
     python -m benchmarks.startup        spawn of `portico stdio` → first search answer, beside `import mcp`
     python -m benchmarks.neighbours     calls to a healthy server while its neighbours are slow, silent, dead or noisy
     python -m benchmarks.faults         the same for every fault of the matrix in tests/faults, one server for each
-    python -m benchmarks.stalls         how long the event loop stands still for each of those faults
+    python -m benchmarks.stalls         170 kinds of input of a hostile client and a hostile server, as large as the limits let
+                                        in: longest pause of the event loop, a polite client's p99, memory; with --faults
+                                        how long the event loop stands still for each of those faults
     python -m benchmarks.load           1 … 256 clients at once, beside a byte relay and FastMCP's proxy; then a flood
     python -m benchmarks.soak           minutes of chaos: every answer accounted for, memory and descriptors watched
     python -m benchmarks.endurance      100,000 calls: time, memory and objects held, single flight
@@ -21,7 +23,7 @@ Each prints a table. `--results` puts it into RESULTS.md, `--json FILE` keeps it
 only ratios travel.
 
 table (how results look) · results_page (RESULTS.md, by `--results`) · rounds (contestants take turns; ratios within a
-round) · processes (what runs, and ends) · programs (those run beside Portico) · hops, crowd (who stands between;
+round) · hostile (a client and a server that mean harm, and what they send) · processes (what runs, and ends) · programs (those run beside Portico) · hops, crowd (who stands between;
 sixteen at once) · picture, recording (the README's) · fleet (recorded servers as a configuration) · peering (other
 gateways, each in an environment of its own)
 

@@ -1,7 +1,8 @@
 """How long each fault keeps the gateway's event loop to itself: everybody else waits so long.
 
-Every fault of `tests/faults`, one at a time, in one process with the gateway. What a turn of the loop takes is measured
-in time of its processor, not of the clock: whatever else the machine does, the figures are the same.
+`python -m benchmarks.stalls --faults`: every fault of `tests/faults`, one at a time, in one process with the gateway.
+What a turn of the loop takes is measured in time of its processor, not of the clock: whatever else the machine does,
+the figures are the same.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from tests.faults.table import Fault, Wire, on
 
 from benchmarks import processes
 from benchmarks.rounds import percentile
-from benchmarks.table import Goal, Report, Table, arguments, conclude
+from benchmarks.table import Goal, Report, Table
 
 GOAL_MS = 25.0
 """A call to a healthy server takes some milliseconds; a pause of this length is felt once, by few."""
@@ -103,7 +104,7 @@ def _report(felt: list[Turns]) -> Report:
     title = f"Turns of the event loop (processor time) during {len(felt)} faults, the longest first"
     longest = [one.longest for one in felt]
     return Report(
-        "stalls",
+        "stalls --faults",
         (Table(title, columns, rows),),
         (
             Goal("longest turn during a fault, median, ms", percentile(longest, 0.5), GOAL_MS),
@@ -111,14 +112,3 @@ def _report(felt: list[Turns]) -> Report:
             Goal("faults after which something was wrong", sum(bool(one.wrong) for one in felt), 0, 0),
         ),
     )
-
-
-def main() -> int:
-    parser = arguments(__doc__)
-    parser.add_argument("--only", metavar="TEXT", help="only faults whose wire and name contain this")
-    options = parser.parse_args()
-    return conclude(measure(options), options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

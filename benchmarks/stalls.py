@@ -32,7 +32,7 @@ TIMES = 2.0
 SHARE = 0.95
 GROWTH_MB = 1_024.0
 """A message of 64 MB is 64 MB of text and, decoded, up to 14 times that in empty lists; not twice over, and no more."""
-HANG_S = 20.0
+HANG_S = 15.0
 """An input that is not answered by then hangs."""
 KILL_MB = 4_096.0
 LEAST, SMOKE_LEAST = 100, 30

@@ -10,13 +10,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncGenerator, Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from benchmarks import processes, victims
+from benchmarks.hostile.meter import Pauses
 from benchmarks.visitors import Visitor, visitor
 
 METER_S = 10.0
@@ -26,18 +26,6 @@ IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
 
 class Lost(Exception):
     """The gateway, or a client of it, is gone."""
-
-
-@dataclass(frozen=True)
-class Pauses:
-    """The longest pauses of a gateway, in milliseconds of processor time."""
-
-    turn_ms: float
-    lock_ms: float
-
-    @property
-    def longest(self) -> float:
-        return max(self.turn_ms, self.lock_ms)
 
 
 class Measured:
@@ -63,7 +51,7 @@ class Measured:
             reader, writer = await asyncio.open_unix_connection(str(self._meter))
             with contextlib.closing(writer):
                 told = json.loads(await reader.read())
-        return Pauses(told["turn_ms"], told["lock_ms"])
+        return Pauses(**told)
 
     async def become(self, kind: str, round: int) -> None:
         """Have the hostile server be another; returns when the gateway knows its new listing, or never will."""

@@ -42,7 +42,7 @@ class Server:
             about = {"serverInfo": {"name": "hostile", "version": "1"}, "capabilities": capabilities}
             result = json.dumps({"protocolVersion": params["protocolVersion"], **about})
         elif method == "tools/call":
-            result = self._called(params.get("name"), params.get("arguments") or {}, id)
+            result = self._called(params["name"], params.get("arguments") or {}, id)
         elif method.endswith("/list") and method != "roots/list":
             result = self._listed(method)
         elif method == "resources/read" and self._kind is not None:

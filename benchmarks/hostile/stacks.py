@@ -1,4 +1,4 @@
-"""Where a gateway's event loop computed: its stack is asked for many times a second, by a signal, and read again here."""
+"""Where a gateway's event loop computed: a signal asks for its stack many times a second."""
 
 import asyncio
 import contextlib
