@@ -7,6 +7,7 @@ Out: how it ended, what was said, how many bytes went and came. Each request has
 Standard library only.
 """
 
+import contextlib
 import json
 import re
 import socket
@@ -89,15 +90,12 @@ class Client:
         request = "\r\n".join((*lines, "", "")).encode()
         came: list[bytes] = []
         with socket.create_connection(self._at, timeout=ANSWER_S) as connection:
-            try:
+            # It may be refused before all of it was read.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(request + body)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it was refused before all of it was read
-            try:
+            with contextlib.suppress(ConnectionResetError):
                 while part := connection.recv(1 << 18):
                     came.append(part)
-            except ConnectionResetError:
-                pass
         head, _, answer = b"".join(came).partition(b"\r\n\r\n")
         return head, answer
 

@@ -24,6 +24,10 @@ IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
 """A gateway that uses less of a core than this for so long has nothing left to do."""
 
 
+LISTED_TRIES = 100
+"""How often it is asked whether a new listing was taken, every 50 ms; some never are."""
+
+
 class Lost(Exception):
     """The gateway, or a client of it, is gone."""
 
@@ -59,8 +63,9 @@ class Measured:
         async with self.client("modern") as helper:
             arguments = {"kind": kind, "round": round}
             await helper.call("call_tool", {"name": "hostile.become", "arguments": arguments})
-        until = time.monotonic() + 5
-        while await self._tools() == before and time.monotonic() < until:
+        for _ in range(LISTED_TRIES):
+            if await self._tools() != before:
+                return
             await asyncio.sleep(0.05)
 
     async def _tools(self) -> str:

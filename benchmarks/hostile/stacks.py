@@ -23,9 +23,7 @@ async def sampled(process: psutil.Process, path: Path | None) -> AsyncGenerator[
     if path is None:
         yield
         return
-    if path.exists():
-        with path.open("r+") as file:
-            file.truncate(0)
+    _forget(path)
 
     async def ask() -> None:
         while True:
@@ -38,6 +36,12 @@ async def sampled(process: psutil.Process, path: Path | None) -> AsyncGenerator[
     finally:
         asking.cancel()
         await asyncio.wait({asking})
+
+
+def _forget(path: Path) -> None:
+    if path.exists():
+        with path.open("r+") as file:
+            file.truncate(0)
 
 
 def find_busiest(path: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Generated schemas × values and paths × results through the pipeline: each is answered, in few words and little memory.
+"""Generated schemas × values and paths × results through the pipeline: answered, in few words and little memory.
 
 Nothing is measured in time here: `python -m tests.fuzz.pauses --minutes 10` does that, with the same cases but larger.
 """
@@ -6,6 +6,7 @@ Nothing is measured in time here: `python -m tests.fuzz.pauses --minutes 10` doe
 import asyncio
 import json
 import random
+import resource
 
 import pytest
 
@@ -21,7 +22,6 @@ GROWTH_MB = 512
 
 def peak_mb() -> float:
     """The most memory that this process ever had."""
-    resource = pytest.importorskip("resource")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
