@@ -4,7 +4,9 @@
     python -m benchmarks.startup        spawn of `portico stdio` → first search answer, beside `import mcp`
     python -m benchmarks.neighbours     calls to a healthy server while its neighbours are slow, silent, dead or noisy
     python -m benchmarks.faults         the same for every fault of the matrix in tests/faults, one server for each
-    python -m benchmarks.stalls         how long the event loop stands still for each of those faults
+    python -m benchmarks.stalls         a hostile client and a hostile server beside a polite client, 170 inputs:
+                                        longest pause of the event loop, the polite client's p99, memory;
+                                        with --faults how long the loop stands still for each of those faults
     python -m benchmarks.load           1 … 256 clients at once, beside a byte relay and FastMCP's proxy; then a flood
     python -m benchmarks.soak           minutes of chaos: every answer accounted for, memory and descriptors watched
     python -m benchmarks.endurance      100,000 calls: time, memory and objects held, single flight
@@ -23,7 +25,7 @@ only ratios travel.
 table (how results look) · results_page (RESULTS.md, by `--results`) · rounds (contestants take turns; ratios within a
 round) · processes (what runs, and ends) · programs (those run beside Portico) · hops, crowd (who stands between;
 sixteen at once) · picture, recording (the README's) · fleet (recorded servers as a configuration) · peering (other
-gateways, each in an environment of its own)
+gateways, each in an environment of its own) · hostile (a client and a server that mean harm, and what they send)
 
 Of search: tool_sets (questions with answers) · chosen_sets (which of them, our own in questions/ among them) ·
 contestants (the searches that answer) · metrics (how good a ranking is) · ranks (rankings as files) · ablation (search

@@ -1,123 +1,115 @@
-"""How long each fault keeps the gateway's event loop to itself: everybody else waits so long.
+"""A hostile client and a hostile server beside a polite client: does anything they send hold up everybody?
 
-Every fault of `tests/faults`, one at a time, in one process with the gateway. What a turn of the loop takes is measured
-in time of its processor, not of the clock: whatever else the machine does, the figures are the same.
+Every kind of input in `benchmarks/hostile` is sent through a real `portico serve`, as large as the default limits let
+it in, while another client goes on calling a cheap tool. For each: how it ended, how long it took, the longest pause
+of the gateway's event loop (in processor time, so that other programs do not add to it), what the polite client's calls
+took as a multiple of what they take between the attacks, and by how much memory grew. Floors are measured in the same
+way: a core used up by a foreign process, and the same bytes without harm. With `--faults`, how long each fault
+of `tests/faults` keeps the loop to itself, in one process.
 """
 
 import argparse
 import asyncio
-import asyncio.base_events
 import sys
-import time
-from dataclasses import dataclass
-from typing import Any
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
-from tests.faults import matrix
-from tests.faults.table import Fault, Wire, on
-
-from benchmarks import processes
+from benchmarks import stall_faults
+from benchmarks.hostile.all_kinds import BY_NAME, KINDS
+from benchmarks.hostile.kinds import MIB, Kind
+from benchmarks.hostile.trial import Felt, Trial
 from benchmarks.rounds import percentile
-from benchmarks.table import Goal, Report, Table, arguments, conclude
+from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 
-GOAL_MS = 25.0
-"""A call to a healthy server takes some milliseconds; a pause of this length is felt once, by few."""
-SHOWN = 25
-WIRES: tuple[Wire, ...] = ("stdio", "http", "modern", "sse")
-SMOKE = ("dies_in_a_call", "list_changed_storm", "ten_thousand_roots", "listing_huge")
-
-
-@dataclass(frozen=True)
-class Turns:
-    """What the turns of the loop took during one fault, in milliseconds."""
-
-    wire: str
-    fault: str
-    outcome: str
-    turns: list[float]
-    wrong: tuple[str, ...]
-
-    @property
-    def longest(self) -> float:
-        return max(self.turns, default=0.0)
+PAUSE_MS = 50.0
+TIMES = 2.0
+SHARE = 0.95
+GROWTH_MB = 1_024.0
+"""A message of 64 MB of empty lists is a gigabyte once it is decoded; nothing may take more."""
+LEAST, SMOKE_LEAST = 100, 30
+"""Calls of the polite client that a figure is taken from; an attack is repeated until there are so many."""
+SMOKE = 14
+SAID = 70
+"""Characters of an answer that are shown: the first of it, or which limit refused the input."""
+SPINNER = "(floor: a core used up outside of the gateway)"
+FLOORS = ("(floor: small calls)", "(floor: 4 MB, one text)", "(floor: answer of 64 MB, one text)")
+"""What company costs; the last two with as many bytes as the attacks have."""
 
 
-class MeasuredLoop(asyncio.SelectorEventLoop):
-    """A loop that knows what its turns took."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turns: list[float] = []
-
-    def _run_once(self) -> None:
-        begun = time.thread_time()
-        base: Any = asyncio.base_events.BaseEventLoop
-        base._run_once(self)
-        self.turns.append((time.thread_time() - begun) * 1000)
+def chosen(options: argparse.Namespace) -> list[Kind]:
+    """The kinds that are asked for."""
+    if options.only:
+        return [one for one in KINDS if options.only in f"{one.sender} {one.meets}: {one.name}"]
+    return list(KINDS[:: len(KINDS) // SMOKE] if options.smoke else KINDS)
 
 
-class MeasuredHouse(matrix.House):
-    """Remembers what the loop did while each fault was on."""
-
-    async def struck(self, fault: Fault) -> matrix.Cell:
-        """One fault, with nothing else under way."""
-        loop: Any = asyncio.get_running_loop()
-        await asyncio.sleep(0.2)
-        loop.turns.clear()
-        cell = await super().struck(fault)
-        MEASURED[fault.id] = list(loop.turns)
-        return cell
-
-
-MEASURED: dict[str, list[float]] = {}
-
-
-def measure(options: argparse.Namespace) -> Report:
-    """Each wire in turn."""
-    felt: list[Turns] = []
-    for wire in WIRES:
-        faults = [
-            fault
-            for fault in on(wire)
-            if (not options.smoke or fault.id in SMOKE) and (not options.only or options.only in f"{wire} {fault.id}")
-        ]
-        if not faults:
-            continue
-        print(f"\r{wire}: {len(faults)} faults", end="", file=sys.stderr, flush=True)
-        MEASURED.clear()
-        with processes.scratch() as folder, asyncio.Runner(loop_factory=MeasuredLoop) as runner:
-            done = runner.run(matrix.run(wire, faults, folder, together=1, house=MeasuredHouse))
-        for fault in faults:
-            cell = done.cells[fault.id]
-            felt.append(Turns(wire, fault.id, cell.outcome.kind, MEASURED[fault.id], cell.wrong))
-    print("\r", end="", file=sys.stderr)
-    return _report(felt)
+async def measure(options: argparse.Namespace) -> Report:
+    """Every kind in turn."""
+    kinds = chosen(options)
+    with tempfile.TemporaryDirectory() as folder:
+        places = Path(folder) / "stacks" if options.where else None
+        trial = Trial(SMOKE_LEAST if options.smoke else LEAST, places)
+        try:
+            floors = [await trial.spin(SPINNER)]
+            floors += [await trial.strike(BY_NAME[name]) for name in FLOORS]
+            felt: list[Felt] = []
+            for number, kind in enumerate(kinds):
+                felt.append(one := await trial.strike(kind))
+                said = f"{kind.name}: {one.ended}, pause {one.pause_ms:.0f} ms"
+                print(f"{number + 1} of {len(kinds)}: {said}", file=sys.stderr, flush=True)
+        finally:
+            await trial.close()
+    return _report(floors, felt, trial.quiet)
 
 
-def _report(felt: list[Turns]) -> Report:
-    felt.sort(key=lambda one: -one.longest)
-    rows = tuple(
-        (one.wire, one.fault, one.outcome, one.longest, percentile(one.turns, 0.99), len(one.turns))
-        for one in felt[:SHOWN]
+def _report(floors: list[Felt], felt: list[Felt], quiet: list[float]) -> Report:
+    usual = percentile(quiet, 0.99)
+
+    def times(one: Felt) -> float:
+        return percentile(one.calls, 0.99) / usual if one.calls else float("inf")
+
+    def rows(some: list[Felt]) -> Iterator[tuple[Cell, ...]]:
+        for one in some:
+            yield (
+                *(one.sender, one.meets, one.name, one.ended, one.sent / MIB, one.seconds),
+                *(one.pause_ms, times(one), one.growth_mb, one.said.replace("\\n", " ")[:SAID]),
+                *([one.where] if where else []),
+            )
+
+    where = any(one.where for one in felt)
+    worst = sorted(felt, key=lambda one: (-one.hung, -one.pause_ms))
+    columns = ("sent by", "meets", "input", "ended", "sent MB", "s", "pause ms", "p99 ×", "MB", "said")
+    columns = (*columns, "where") if where else columns
+    within = sum(times(one) <= TIMES for one in felt) / len(felt)
+    paused = sum(one.pause_ms <= PAUSE_MS for one in felt) / len(felt)
+    title = f"{len(felt)} kinds of hostile input beside a polite client, the longest pause first"
+    note = (
+        f"pause: longest turn of the event loop, or the interpreter's lock held, in processor time. p99 ×: the polite "
+        f"client's calls, as a multiple of those between the attacks (p50 {percentile(quiet, 0.5) * 1000:.1f} ms, "
+        f"p99 {usual * 1000:.1f} ms). MB: growth of the gateway's peak memory; {GROWTH_MB:.0f} is the bound."
     )
-    columns = ("", "a server that", "outcome", "longest turn ms", "p99 turn ms", "turns")
-    title = f"Turns of the event loop (processor time) during {len(felt)} faults, the longest first"
-    longest = [one.longest for one in felt]
     return Report(
         "stalls",
-        (Table(title, columns, rows),),
+        (Table(title, columns, tuple(rows([*floors, *worst])), note),),
         (
-            Goal("longest turn during a fault, median, ms", percentile(longest, 0.5), GOAL_MS),
-            Goal("… the worst", max(longest), GOAL_MS),
-            Goal("faults after which something was wrong", sum(bool(one.wrong) for one in felt), 0, 0),
+            Goal("longest pause, the worst kind, ms", max(one.pause_ms for one in felt), PAUSE_MS),
+            Goal("… share of the kinds within that", paused, 1.0, 0, at_least=True),
+            Goal("share of the kinds with the polite client's p99 ≤ 2×", within, SHARE, 0, at_least=True),
+            Goal("kinds that hang or end the gateway", sum(one.hung for one in felt), 0, 0),
+            Goal("largest growth of memory, MB", max(one.growth_mb for one in felt), GROWTH_MB),
         ),
     )
 
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--only", metavar="TEXT", help="only faults whose wire and name contain this")
+    parser.add_argument("--only", metavar="TEXT", help="only inputs whose sender, place and name contain this")
+    parser.add_argument("--where", action="store_true", help="say where the gateway computed most, by sampling stacks")
+    parser.add_argument("--faults", action="store_true", help="the faults of tests/faults, in one process")
     options = parser.parse_args()
-    return conclude(measure(options), options)
+    report = stall_faults.measure(options) if options.faults else asyncio.run(measure(options))
+    return conclude(report, options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,180 @@
+"""A gateway that is measured, with a hostile server behind it and a hostile client before it, all of them processes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks import processes, victims
+from benchmarks.hostile.meter import Pauses
+from benchmarks.visitors import Visitor, visitor
+
+METER_S = 10.0
+IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
+"""A gateway that uses less of a core than this for so long has nothing left to do."""
+
+
+LISTED_TRIES = 100
+"""How often it is asked whether a new listing was taken, every 50 ms; some never are."""
+
+
+class Lost(Exception):
+    """The gateway, or a client of it, is gone."""
+
+
+class Measured:
+    """One running gateway."""
+
+    def __init__(self, process: psutil.Process, port: int, meter: Path, attacker: Any) -> None:
+        self.process = process
+        self._url = f"http://127.0.0.1:{port}"
+        self._meter, self._attacker = meter, attacker
+
+    @contextlib.asynccontextmanager
+    async def client(self, era: str = "legacy") -> AsyncGenerator[Visitor]:
+        """A client that means no harm; the gateway hangs up on one that says nothing for some seconds."""
+        one = await visitor(f"{self._url}/mcp", era, "polite")
+        try:
+            yield one
+        finally:
+            one.close()
+
+    async def pauses(self) -> Pauses:
+        """The longest since this was asked last; raises TimeoutError where nobody gets the interpreter's lock."""
+        async with asyncio.timeout(METER_S):
+            reader, writer = await asyncio.open_unix_connection(str(self._meter))
+            with contextlib.closing(writer):
+                told = json.loads(await reader.read())
+        return Pauses(**told)
+
+    async def become(self, kind: str, round: int) -> None:
+        """Have the hostile server be another; returns when the gateway knows its new listing, or never will."""
+        before = await self._tools()
+        async with self.client("modern") as helper:
+            arguments = {"kind": kind, "round": round}
+            await helper.call("call_tool", {"name": "hostile.become", "arguments": arguments})
+        for _ in range(LISTED_TRIES):
+            if await self._tools() != before:
+                return
+            await asyncio.sleep(0.05)
+
+    async def _tools(self) -> str:
+        url = f"{self._url}/api/v1/servers/hostile"
+        body = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=60).read())
+        found = re.search(rb'"tools":\s*(\d+)', body)
+        return found[1].decode() if found else ""
+
+    async def attack(self, **told: Any) -> dict[str, Any]:
+        """Have the hostile client do something; raises Lost where it is no more."""
+        self._attacker.stdin.write(json.dumps(told).encode() + b"\n")
+        line = await self._attacker.stdout.readline()
+        if not line:
+            raise Lost("the hostile client has ended")
+        return json.loads(line)
+
+    async def idle(self) -> None:
+        """Wait until what was begun is over."""
+        until = time.monotonic() + IDLE_MOST_S
+        while time.monotonic() < until:
+            before = self._computed()
+            await asyncio.sleep(IDLE_S)
+            if self._computed() - before < IDLE_SHARE * IDLE_S:
+                return
+
+    def _computed(self) -> float:
+        used = self.process.cpu_times()
+        return used.user + used.system
+
+    def forget_peak(self) -> float:
+        """Begin to measure the peak of memory anew; gives the megabytes that there are."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        return self.memory("VmRSS")
+
+    def memory(self, what: str = "VmHWM") -> float:
+        """Megabytes: the peak, or what there is (`VmRSS`)."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(rf"{what}:\s+(\d+) kB", status)
+        return int(found[1]) / 1024 if found else 0.0
+
+
+@contextlib.asynccontextmanager
+async def measured(stacks: Path | None = None) -> AsyncGenerator[Measured]:
+    """A gateway with everybody around it, until this is left; it may be dead by then."""
+    with processes.scratch() as folder:
+        port, meter = processes.free_port(), folder / "meter"
+        with _environment(PORTICO_METER=str(meter), PORTICO_METER_STACKS=str(stacks or "")):
+            command = [sys.executable, "-m", "benchmarks.hostile.gateway", "serve"]
+            command += ["--config", str(_config(folder)), "--port", str(port)]
+            with processes.listening(port, command, folder) as process:
+                async with _attacker(port) as attacker:
+                    one = Measured(process, port, meter, attacker)
+                    await _ready(one)
+                    yield one
+
+
+def _config(folder: Path) -> Path:
+    document = folder / "api.yaml"
+    document.write_text("openapi: 3.0.0\ninfo: {title: a, version: '1'}\npaths: {/a: {get: {responses: {}}}}\n")
+    hostile = {
+        "command": sys.executable,
+        "args": ["-S", "-m", "benchmarks.hostile.server", str(document)],
+        "cwd": str(processes.REPOSITORY),
+        "start": "boot",
+    }
+    api = {"openapi": str(document), "base_url": "http://127.0.0.1:9"}
+    servers = {"calculator": victims.SERVERS["calculator"], "hostile": hostile, "api": api}
+    return processes.write_config(folder, {"servers": servers})
+
+
+@contextlib.contextmanager
+def _environment(**more: str) -> Generator[None]:
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in more.items() if value})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.asynccontextmanager
+async def _attacker(port: int) -> AsyncGenerator[Any]:
+    command = [sys.executable, "-S", "-m", "benchmarks.hostile.client", f"127.0.0.1:{port}"]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=processes.REPOSITORY
+    )
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _ready(one: Measured) -> None:
+    """Wait for the servers, and let everything be loaded that is loaded late."""
+    await one.attack(kind="4 MB of empty lists", prepare=True)
+    async with one.client() as client:
+        for name, arguments in (
+            ("call_tool", {"name": "hostile.nothing", "arguments": {}}),
+            ("search_tools", {"query": "add two numbers"}),
+            ("describe_tools", {"names": ["calculator.ad"]}),
+            ("run_code", {"code": "1"}),
+            ("run_workflow", {"intent": "add 1 and 2"}),
+        ):
+            await client.call(name, arguments)
+    await one.become("(floor: small calls)", 1)
+    await one.become("", 2)
+    await one.idle()

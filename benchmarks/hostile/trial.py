@@ -1,0 +1,198 @@
+"""One kind of hostile input after another, through a gateway that others use: what became of it, and of the others."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from benchmarks.hostile import stacks
+from benchmarks.hostile.kinds import Kind
+from benchmarks.hostile.running import Lost, Measured, measured
+from benchmarks.visitors import NoAnswer, Visitor
+
+HANG_S = 15.0
+"""An input that is not answered by then hangs."""
+PREPARE_S = 45.0
+"""How long its bytes may take to be made, and a listing to be taken."""
+KILL_MB = 4_096.0
+"""A gateway that grows by so much is ended, before the machine is."""
+MOST_S = 1.5
+"""How long an attack is repeated, if the polite client makes too few calls meanwhile."""
+QUIET = 25
+"""Calls between two attacks; all of them together say what calls take when nothing is wrong."""
+SPIN_S = 2.0
+
+
+@dataclass
+class Felt:
+    """How one kind of input went, and how it was felt."""
+
+    name: str
+    sender: str = ""
+    meets: str = ""
+    ended: str = "–"
+    said: str = ""
+    sent: int = 0
+    seconds: float = 0.0
+    pause_ms: float = 0.0
+    calls: list[float] = field(default_factory=list[float])
+    growth_mb: float = 0.0
+    where: str = ""
+
+    @property
+    def hung(self) -> bool:
+        """Whether the gateway did not survive it."""
+        return self.ended in ("HUNG", "DIED")
+
+
+class Trial:
+    """Attacks one gateway, and takes another where one is lost."""
+
+    def __init__(self, least: int, places: Path | None) -> None:
+        """An attack is repeated until the polite client made `least` calls; stacks are sampled to `places`."""
+        self._least, self._places = least, places
+        self._stack = contextlib.AsyncExitStack()
+        self._gateway: Measured | None = None
+        self._round = 2
+        self.quiet: list[float] = []
+
+    async def close(self) -> None:
+        """End the gateway."""
+        self._gateway = None
+        stack, self._stack = self._stack, contextlib.AsyncExitStack()
+        await stack.aclose()
+
+    async def spin(self, name: str) -> Felt:
+        """What calls take while a foreign process uses up a core."""
+        gateway = await self._ready()
+        await gateway.pauses()
+        async with gateway.client() as polite, _calling(polite) as calls:
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
+            await asyncio.sleep(SPIN_S)
+            process.kill()
+            await process.wait()
+        pauses = await gateway.pauses()
+        return Felt(name, seconds=SPIN_S, pause_ms=pauses.longest, calls=calls)
+
+    async def strike(self, kind: Kind) -> Felt:
+        """One kind, as often as it takes."""
+        gateway = await self._ready()
+        felt = Felt(kind.name, kind.sender, kind.meets)
+        async with gateway.client() as polite:
+            self.quiet += [await _call(polite) for _ in range(QUIET)]
+            await gateway.pauses()
+            before = gateway.forget_peak()
+            async with (
+                _watched(gateway, before, felt),
+                stacks.sampled(gateway.process, self._places),
+                _calling(polite) as felt.calls,
+            ):
+                await self._strike(gateway, kind, felt)
+        felt.where = stacks.find_busiest(self._places)
+        if felt.hung or not await self._settle(gateway, before, felt):
+            await self.close()
+        return felt
+
+    async def _ready(self) -> Measured:
+        if self._gateway is None:
+            self._gateway = await self._stack.enter_async_context(measured(self._places))
+        return self._gateway
+
+    async def _strike(self, gateway: Measured, kind: Kind, felt: Felt) -> None:
+        begun = time.perf_counter()
+        try:
+            async with asyncio.timeout(PREPARE_S):
+                await self._become(gateway, kind)
+                listed = time.perf_counter() - begun
+                await gateway.attack(kind=kind.name, prepare=True)
+            first = last = time.perf_counter()
+            while last == first or (len(felt.calls) < self._least and last - first < MOST_S):
+                begun = time.perf_counter()
+                async with asyncio.timeout(HANG_S):
+                    if kind.relists and last != first:
+                        await self._become(gateway, kind)
+                    done = await gateway.attack(kind=kind.name, round=self._round)
+                last = time.perf_counter()
+                felt.ended, felt.said, felt.sent = done["ended"], done["said"], done["sent"]
+                felt.seconds = max(felt.seconds, last - begun, listed if kind.relists else 0.0)
+        except (TimeoutError, Lost, NoAnswer, OSError) as error:
+            felt.ended = "HUNG" if isinstance(error, TimeoutError) else "DIED"
+            felt.seconds = time.perf_counter() - begun
+        if felt.ended == "lost" and not gateway.process.is_running():
+            felt.ended = "DIED"
+        if felt.hung:
+            felt.pause_ms = felt.seconds * 1000
+            with contextlib.suppress(psutil.NoSuchProcess):
+                gateway.process.kill()
+
+    async def _settle(self, gateway: Measured, before: float, felt: Felt) -> bool:
+        """Wait for the end of what was begun, read the figures, and go back; whether the gateway can go on."""
+        try:
+            await gateway.idle()
+            felt.growth_mb = max(felt.growth_mb, gateway.memory() - before)
+            felt.pause_ms = (await gateway.pauses()).longest
+            await self._become(gateway, None)
+            await gateway.idle()
+        except (TimeoutError, NoAnswer, OSError, psutil.NoSuchProcess):
+            return False
+        return True
+
+    async def _become(self, gateway: Measured, kind: Kind | None) -> None:
+        self._round += 1
+        await gateway.become(kind.name if kind is not None else "", self._round)
+
+
+@contextlib.asynccontextmanager
+async def _calling(client: Visitor) -> AsyncGenerator[list[float]]:
+    """The polite client's calls, one after another, as long as this lasts; one that is never answered counts too."""
+    taken: list[float] = []
+    over = asyncio.Event()
+    began = time.perf_counter()
+
+    async def call() -> None:
+        nonlocal began
+        while not over.is_set():
+            began = time.perf_counter()
+            taken.append(await _call(client))
+
+    calling = asyncio.create_task(call())
+    try:
+        yield taken
+    finally:
+        over.set()
+        await asyncio.wait({calling}, timeout=HANG_S)
+        if not calling.done() or calling.exception() is not None:
+            calling.cancel()
+            taken.append(time.perf_counter() - began)
+
+
+async def _call(client: Visitor) -> float:
+    begun = time.perf_counter()
+    answer = await client.call("call_tool", {"name": "calculator.add", "arguments": {"a": 1, "b": 2}})
+    if "result" not in answer:
+        raise NoAnswer(f"a polite call was answered with {str(answer)[:200]}")
+    return time.perf_counter() - begun
+
+
+@contextlib.asynccontextmanager
+async def _watched(gateway: Measured, before: float, felt: Felt) -> AsyncGenerator[None]:
+    """Follow the gateway's memory, and end it where it takes that of the machine."""
+
+    async def watch() -> None:
+        while True:
+            felt.growth_mb = max(felt.growth_mb, gateway.memory("VmRSS") - before)
+            if felt.growth_mb > KILL_MB:
+                gateway.process.kill()
+            await asyncio.sleep(0.1)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
