@@ -4,10 +4,12 @@ The script's tools get their results whole: what is too large for an answer is n
 """
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 from portico.catalog.snapshot import Snapshot
@@ -26,6 +28,8 @@ from portico.execution.scripting.hints import hint
 from portico.execution.scripting.memory import Memory
 from portico.observability.tracing import current, within
 from portico.upstream.backend import Raw
+
+logger = logging.getLogger(__name__)
 
 MAX_CODE = 256 * 1024
 MAX_ARGUMENTS = 2 * 1024**2
@@ -178,12 +182,26 @@ class _Host:
                 return await self._run(tool, arguments)
             if weight([args, kwargs], MAX_ASKED) >= MAX_ASKED:
                 raise CallFailed(f"{name} takes at most {MAX_ASKED:,} characters")
-            return await self._around.functions[name](*args, **kwargs)
+            return await self._run_own(name, args, kwargs)
         except PorticoError as error:
             raise CallFailed(_told(error)) from error
-        except (TypeError, KeyError) as error:
-            # Of one of ours, called with what it does not take.
+        except CallFailed:
+            raise
+        except Exception as error:
+            # The script must be told, but not of what the gateway is made.
+            logger.exception("a script's call of %s failed in the gateway", f"{namespace}.{name}".lstrip("."))
+            raise CallFailed(f"{name} failed in the gateway, whose log says more") from error
+
+    async def _run_own(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the gateway's own."""
+        function = self._around.functions.get(name)
+        if function is None:
+            raise CallFailed(f"there is no function {name} here")
+        try:
+            given = signature(function).bind(*args, **kwargs)
+        except TypeError as error:  # its text names what was passed, and nothing of ours
             raise CallFailed(f"{name}: {error}") from error
+        return await function(*given.args, **given.kwargs)
 
     def _by_name(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         """The tool that is named first, or as `name`; then its arguments, as one object or each by its name."""
