@@ -81,7 +81,9 @@ async def test_a_misspelt_argument_is_told_without_naming_what_the_gateway_is_ma
             assert function in told
             assert not [word for word in INTERNAL if word in told], told
 
-    async def test_named_arguments_of_python_are_told_the_same_way() -> None:
+
+async def test_named_arguments_of_python_are_told_the_same_way() -> None:
+    async with opened() as client:
         calls = ["search_tools(self=1)", "search_tools('x', self=1)", "search_tools()", "search_tools('x', 1, 2, 3, 4)"]
         calls += ["describe_tools(self=1)", "describe_tools()", "describe_tools(['a'], 1)", "call_tool(self=1)"]
         for call in calls:
@@ -90,7 +92,9 @@ async def test_a_misspelt_argument_is_told_without_naming_what_the_gateway_is_ma
             assert call.partition("(")[0] in told
             assert not [word for word in INTERNAL if word in told], told
 
-    async def test_a_query_within_a_query_is_refused_and_not_followed() -> None:
+
+async def test_a_query_within_a_query_is_refused_and_not_followed() -> None:
+    async with opened() as client:
         nested: Any = "x"
         for _ in range(50):
             nested = {"query": nested}
@@ -104,7 +108,9 @@ async def test_a_tool_gets_parameters_of_any_name(language: str) -> None:
         fields = dict.fromkeys(NAMES, 1)
         assert await answered(client, language, f"house.take({literal(language, fields)})") == fields
 
-    async def test_a_tool_gets_named_arguments_of_any_name_from_python() -> None:
+
+async def test_a_tool_gets_named_arguments_of_any_name_from_python() -> None:
+    async with opened() as client:
         words = {name: 1 for name in NAMES if name != "class"}
         named = ", ".join(f"{name}=1" for name in words)
         assert await answered(client, "python", f"house.take({named})") == words

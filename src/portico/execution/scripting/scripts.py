@@ -40,6 +40,7 @@ MAX_ASKED = 8_192
 _HEAVY = 256 * 1024
 """Characters of a result that is read in a thread."""
 _ERROR_CHARS = 2_000
+_NOT_WAITED_S = 0.1
 _REPAIRS, _SEEN, _KEYS = 5, 60, 12
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
@@ -110,7 +111,7 @@ class Scripts:
             answer_bytes=int(config.answer),
         )
         memory = Memory(ttl_s=config.state_s, max_bytes=int(config.state_bytes))
-        return cls(calls, Engines(config.workers), memory, limits)
+        return cls(calls, Engines(config.workers, config.waiting), memory, limits)
 
     async def run(
         self, code: str, language: Language, around: Around, origin: Origin, timeout_s: float | None = None
@@ -130,7 +131,8 @@ class Scripts:
             limits,
         )
         started = time.perf_counter()
-        outcome = await self._engines.of(language).run(script, host.ask)
+        async with self._engines.take_turn(language, origin.caller.owner, limits.wall_s):
+            outcome = await self._engines.of(language).run(_less(script, time.perf_counter() - started), host.ask)
         refused = self.memory.store(origin.caller, outcome.stored)
         advice = " ".join(filter(None, (hint(script, outcome, around.snapshot, host.answers), refused)))
         return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
@@ -143,6 +145,14 @@ class Scripts:
     async def close(self) -> None:
         """End every process."""
         await self._engines.close()
+
+
+def _less(script: Script, waited_s: float) -> Script:
+    """The same script with the time taken off that it waited for its turn."""
+    if waited_s < _NOT_WAITED_S:
+        return script
+    wall_s = max(_NOT_WAITED_S, round(script.limits.wall_s - waited_s, 1))
+    return replace(script, limits=replace(script.limits, wall_s=wall_s))
 
 
 class _Host:

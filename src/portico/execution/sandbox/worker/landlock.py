@@ -72,6 +72,8 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str) -> None:
         return  # what is not there needs no rule
     try:
         rule = _Path(_EXECUTE | _READ_FILE, parent)
-        libc.syscall(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0))
+        libc.syscall(
+            _ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0)
+        )
     finally:
         os.close(parent)
