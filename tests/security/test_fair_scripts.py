@@ -94,7 +94,7 @@ async def test_more_scripts_than_may_wait_are_refused_to_their_caller_alone() ->
     async with opened(hall, 2, waiting=2) as (_, (greedy, polite)):
         flood = [asyncio.create_task(run(greedy, "await hall.hold()", "python")) for _ in range(FLOOD)]
         async with asyncio.timeout(PATIENCE_S):
-            while sum(one.done() for one in flood) < FLOOD - 5:
+            while sum(one.done() for one in flood) < FLOOD - 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         refused = [one.result() for one in flood if one.done()]
         assert all(one.is_error for one in refused)

@@ -105,7 +105,7 @@ async def test_a_query_within_a_query_is_refused_and_not_followed() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_tool_gets_parameters_of_any_name(language: str) -> None:
     async with opened() as client:
-        fields = dict.fromkeys(NAMES, 1)
+        fields: dict[str, Any] = dict.fromkeys(NAMES, 1)
         assert await answered(client, language, f"house.take({literal(language, fields)})") == fields
 
 
