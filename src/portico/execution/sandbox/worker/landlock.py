@@ -6,7 +6,6 @@ handled, the rest cannot be.
 
 import ctypes
 import os
-from collections.abc import Iterable
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The same on every architecture."""
@@ -33,7 +32,7 @@ def version(libc: ctypes.CDLL) -> int:
     return max(0, libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION)))
 
 
-def deny_all(libc: ctypes.CDLL, program: Iterable[str] = ()) -> tuple[str, ...]:
+def deny_all(libc: ctypes.CDLL, program: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Close it all; what is closed now, in words (nothing where the kernel has no Landlock).
 
     `program`: files and folders that may still be read and executed.
