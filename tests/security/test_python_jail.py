@@ -138,6 +138,19 @@ def test_a_program_computes_in_the_jail(shell: str) -> None:
     assert (done.returncode, done.stdout) == (0, b"42\n")
 
 
+def test_the_jail_is_closed_by_an_interpreter_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from portico.execution.sandbox.python.launcher import Launcher
+
+    folder = tmp_path / "somebody's own folder"
+    folder.mkdir()
+    interpreter = folder / "python"
+    interpreter.symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    launcher = Launcher(os.path.realpath("/bin/sh"))
+    assert tried(launcher.path, "echo $((6 * 7))").stdout == b"42\n"
+    launcher.close()
+
+
 def test_a_program_in_the_jail_writes_no_file(shell: str, tmp_path: Path) -> None:
     target = tmp_path / "written"
     tried(shell, f"echo here > {target}")

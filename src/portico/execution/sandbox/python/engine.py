@@ -105,15 +105,19 @@ class PythonEngine(Engine):
                 import pydantic_monty as monty
                 from pydantic_monty._binary import find_monty_binary
 
-                self._launcher = Launcher(find_monty_binary())
-                self._pool = monty.Monty(
+                self._launcher = self._launcher or Launcher(find_monty_binary())
+                pool = monty.Monty(
                     binary_path=self._launcher.path,
                     min_processes=1,
                     max_processes=self._workers,
                     max_checkouts_per_worker=_SCRIPTS_PER_PROCESS,
                     feed_duration_limit_grace=GRACE_S,
                     turn_duration_limit_grace=GRACE_S,
-                ).__enter__()
+                )
+                try:
+                    self._pool = pool.__enter__()
+                except RuntimeError as error:  # the program cannot be executed
+                    raise OSError(str(error)) from error
                 # Also when nobody closes the engine: at the interpreter's exit, while it is still whole.
                 self._closing = weakref.finalize(self, self._pool.__exit__, None, None, None)
             if self._launcher is not None and not self._launcher.in_jail:
