@@ -85,7 +85,14 @@ class Code(Section):
     parallel: int = Field(default=16, ge=1, description="Calls of tools at the same time; more wait.")
     output: ByteSize = Field(default=ByteSize(256 * 1024), ge=0, description="What it prints; more is dropped.")
     answer: ByteSize = Field(default=ByteSize(4 * 1024**2), ge=1024, description="What it returns; more is an error.")
-    workers: int = Field(default=4, ge=1, description="Scripts of one language at the same time; more wait.")
+    workers: int = Field(
+        default=4,
+        ge=1,
+        description="Scripts of one language at the same time, one fewer of each client; more wait, clients in turn.",
+    )
+    waiting: int = Field(
+        default=16, ge=0, description="Scripts of one client in one language that may wait; more are turned away."
+    )
     state_bytes: ByteSize = Field(
         default=ByteSize(1024**2),
         ge=0,

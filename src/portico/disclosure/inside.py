@@ -1,7 +1,7 @@
 """What a script finds of ours beside the tools: the same search and descriptions, as data rather than as pages."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from portico.access import Caller
 from portico.disclosure import metatools
@@ -15,6 +15,8 @@ from portico.disclosure.tokens import count
 from portico.errors import InvalidArguments
 
 _SHAPE_TOKENS = 400
+_SEARCH_FIELDS = ("query", "limit", "server", "category")
+_NAMED = 5
 
 
 class Inside:
@@ -33,7 +35,12 @@ class Inside:
     async def search_tools(self, query: Any, limit: Any = 8, server: Any = None, category: Any = None) -> list[Any]:
         """The tools that fit best, best first."""
         if isinstance(query, dict):
-            return await self.search_tools(**query)
+            given = cast("dict[str, Any]", query)
+            if unknown := given.keys() - set(_SEARCH_FIELDS):
+                named = ", ".join(sorted(unknown)[:_NAMED])
+                raise InvalidArguments(f"search_tools takes {', '.join(_SEARCH_FIELDS)}, not {named}")
+            query, limit = given.get("query"), given.get("limit", limit)
+            server, category = given.get("server", server), given.get("category", category)
         if not isinstance(query, str) or not isinstance(limit, int) or not 1 <= limit <= metatools.MAX_RESULTS:
             raise InvalidArguments(f"search_tools takes a text and a limit of 1 to {metatools.MAX_RESULTS}")
         if not isinstance(server, str | None) or not isinstance(category, str | None):

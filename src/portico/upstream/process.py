@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from portico.errors import BackendUnavailable
+from portico.upstream.descriptors import set_close_on_exec
 
 POSIX = os.name == "posix"
 
@@ -162,6 +163,7 @@ async def start(
     program = _program(command, env.get("PATH"), cwd)
     try:
         guard.ready()
+        set_close_on_exec()
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
             lambda: _Pipes(limit),
             program,

@@ -4,10 +4,12 @@ The script's tools get their results whole: what is too large for an answer is n
 """
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 from portico.catalog.snapshot import Snapshot
@@ -27,6 +29,8 @@ from portico.execution.scripting.memory import Memory
 from portico.observability.tracing import current, within
 from portico.upstream.backend import Raw
 
+logger = logging.getLogger(__name__)
+
 MAX_CODE = 256 * 1024
 MAX_ARGUMENTS = 2 * 1024**2
 """Characters: what is checked against a schema is checked where everybody waits."""
@@ -36,6 +40,7 @@ MAX_ASKED = 8_192
 _HEAVY = 256 * 1024
 """Characters of a result that is read in a thread."""
 _ERROR_CHARS = 2_000
+_NOT_WAITED_S = 0.1
 _REPAIRS, _SEEN, _KEYS = 5, 60, 12
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
@@ -106,7 +111,7 @@ class Scripts:
             answer_bytes=int(config.answer),
         )
         memory = Memory(ttl_s=config.state_s, max_bytes=int(config.state_bytes))
-        return cls(calls, Engines(config.workers), memory, limits)
+        return cls(calls, Engines(config.workers, config.waiting), memory, limits)
 
     async def run(
         self, code: str, language: Language, around: Around, origin: Origin, timeout_s: float | None = None
@@ -126,7 +131,8 @@ class Scripts:
             limits,
         )
         started = time.perf_counter()
-        outcome = await self._engines.of(language).run(script, host.ask)
+        async with self._engines.take_turn(language, origin.caller.owner, limits.wall_s):
+            outcome = await self._engines.of(language).run(_less(script, time.perf_counter() - started), host.ask)
         refused = self.memory.store(origin.caller, outcome.stored)
         advice = " ".join(filter(None, (hint(script, outcome, around.snapshot, host.answers), refused)))
         return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
@@ -139,6 +145,14 @@ class Scripts:
     async def close(self) -> None:
         """End every process."""
         await self._engines.close()
+
+
+def _less(script: Script, waited_s: float) -> Script:
+    """The same script with the time taken off that it waited for its turn."""
+    if waited_s < _NOT_WAITED_S:
+        return script
+    wall_s = max(_NOT_WAITED_S, round(script.limits.wall_s - waited_s, 1))
+    return replace(script, limits=replace(script.limits, wall_s=wall_s))
 
 
 class _Host:
@@ -178,12 +192,26 @@ class _Host:
                 return await self._run(tool, arguments)
             if weight([args, kwargs], MAX_ASKED) >= MAX_ASKED:
                 raise CallFailed(f"{name} takes at most {MAX_ASKED:,} characters")
-            return await self._around.functions[name](*args, **kwargs)
+            return await self._run_own(name, args, kwargs)
         except PorticoError as error:
             raise CallFailed(_told(error)) from error
-        except (TypeError, KeyError) as error:
-            # Of one of ours, called with what it does not take.
+        except CallFailed:
+            raise
+        except Exception as error:
+            # The script must be told, but not of what the gateway is made.
+            logger.exception("a script's call of %s failed in the gateway", f"{namespace}.{name}".lstrip("."))
+            raise CallFailed(f"{name} failed in the gateway, whose log says more") from error
+
+    async def _run_own(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the gateway's own."""
+        function = self._around.functions.get(name)
+        if function is None:
+            raise CallFailed(f"there is no function {name} here")
+        try:
+            given = signature(function).bind(*args, **kwargs)
+        except TypeError as error:  # its text names what was passed, and nothing of ours
             raise CallFailed(f"{name}: {error}") from error
+        return await function(*given.args, **given.kwargs)
 
     def _by_name(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         """The tool that is named first, or as `name`; then its arguments, as one object or each by its name."""

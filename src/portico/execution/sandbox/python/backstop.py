@@ -4,19 +4,15 @@ Its end is a last limit, for when the gateway does not live to see to it.
 """
 
 import contextlib
-import math
 import os
 
-from portico.execution.sandbox.script import NICE
-
-try:
-    import resource
-except ImportError:  # a system without rlimits
-    resource = None
+from portico.execution.sandbox.script import NICE, Limits
+from portico.execution.sandbox.worker import jail
 
 GRACE_S = 0.5
 """How long past its limit an operation that does not look at the clock may run before its process is killed."""
-_MORE_S = 2
+_OWN_BYTES = 256 * 1024**2
+"""Of the interpreter's address space before any script: 114 MB, most of it set aside by the allocator."""
 
 
 def stand_back(pid: int) -> None:
@@ -29,17 +25,7 @@ def stand_back(pid: int) -> None:
             os.setpriority(os.PRIO_PROCESS, pid, wanted)
 
 
-def limit_processor(pid: int, more_s: float) -> None:
-    """Let the system end a process after this much more of the processor, and a little."""
-    if resource is None or not hasattr(resource, "prlimit"):
-        return
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            after_name = file.read().rpartition(b")")[2].split()
-        used = (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
-        hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
-        soft = math.ceil(used + more_s + GRACE_S + _MORE_S)
-        if hard == resource.RLIM_INFINITY or soft < hard:
-            resource.prlimit(pid, resource.RLIMIT_CPU, (soft, hard))
-    except (OSError, ValueError, IndexError):
-        return  # a backstop only: the clock of the sandbox and the gateway's hold without it
+def hold(pid: int, limits: Limits) -> None:
+    """Let the system stand behind the limits of a script: what it may open, its address space, its processor time."""
+    jail.close_started(pid)
+    jail.hold(pid, _OWN_BYTES, limits.memory_bytes, (jail.cpu(pid) or 0.0) + limits.cpu_s)

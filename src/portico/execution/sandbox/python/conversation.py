@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from portico.execution.sandbox.python import prelude as python_prelude
-from portico.execution.sandbox.python.backstop import limit_processor, stand_back
+from portico.execution.sandbox.python.backstop import hold, stand_back
 from portico.execution.sandbox.python.crossing import FLOOD, Printed, text_of, value_of
 from portico.execution.sandbox.python.faults import SCRIPT, SPOILING, fault_of, shortened
 from portico.execution.sandbox.script import MAX_STORED, Fault, Outcome, Script
@@ -110,7 +110,7 @@ class Conversation:
             return self._end(killed)
         if self._pid is not None:
             stand_back(self._pid)
-            limit_processor(self._pid, limits.cpu_s)
+            hold(self._pid, limits)
         code = self._script.code.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
         return self._feeds(code)
 

@@ -2,7 +2,7 @@
 
 A script gets a fresh session of a process, and the process goes back to the others afterwards, unless it broke a limit.
 prelude (what a script finds) · conversation (its turns, in a thread) → crossing (values, output), faults (what went
-wrong), backstop (a last limit)
+wrong), backstop (a last limit) · launcher, boot (the process starts inside the jail)
 """
 
 import asyncio
@@ -18,7 +18,9 @@ from portico.execution.sandbox.calling import Calling
 from portico.execution.sandbox.python.backstop import GRACE_S
 from portico.execution.sandbox.python.conversation import Conversation, Ended, Pause, Reply, Turn, Waiting
 from portico.execution.sandbox.python.crossing import text_in_steps
+from portico.execution.sandbox.python.launcher import Launcher
 from portico.execution.sandbox.script import Ask, CallFailed, Engine, Fault, Outcome, Script
+from portico.upstream.descriptors import set_close_on_exec
 
 _AFTER_FATAL_S = 0.2
 """What a script that caught a failure meant to end it may still do, before its process is killed."""
@@ -37,6 +39,7 @@ class PythonEngine(Engine):
         self._free = asyncio.Semaphore(workers)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="portico-python")
         self._pool: Any = None
+        self._launcher: Launcher | None = None
         self._opening = threading.Lock()
         self._closing: Callable[[], object] | None = None
         self._closed = False
@@ -47,6 +50,11 @@ class PythonEngine(Engine):
     def workers(self) -> tuple[int, int | None]:
         """How many processes run a script now; how many wait for one, the library does not tell."""
         return len(self._running), None
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What the jail around the processes holds; empty until one was started. Starts a process and waits for it."""
+        return self._launcher.report() if self._launcher is not None else ()
 
     async def run(self, script: Script, ask: Ask) -> Outcome:
         """Run one script; see `Engine`."""
@@ -82,6 +90,8 @@ class PythonEngine(Engine):
     def _shut(self) -> None:
         if self._closing is not None:
             self._closing()
+        if self._launcher is not None:
+            self._launcher.close()
         self._threads.shutdown()
 
     def in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
@@ -93,16 +103,25 @@ class PythonEngine(Engine):
         with self._opening:
             if self._pool is None:
                 import pydantic_monty as monty
+                from pydantic_monty._binary import find_monty_binary
 
-                self._pool = monty.Monty(
+                self._launcher = self._launcher or Launcher(find_monty_binary())
+                pool = monty.Monty(
+                    binary_path=self._launcher.path,
                     min_processes=1,
                     max_processes=self._workers,
                     max_checkouts_per_worker=_SCRIPTS_PER_PROCESS,
                     feed_duration_limit_grace=GRACE_S,
                     turn_duration_limit_grace=GRACE_S,
-                ).__enter__()
+                )
+                try:
+                    self._pool = pool.__enter__()
+                except RuntimeError as error:  # the program cannot be executed
+                    raise OSError(str(error)) from error
                 # Also when nobody closes the engine: at the interpreter's exit, while it is still whole.
                 self._closing = weakref.finalize(self, self._pool.__exit__, None, None, None)
+            if self._launcher is not None and not self._launcher.in_jail:
+                set_close_on_exec()  # a process may be started for any script
             return self._pool
 
 

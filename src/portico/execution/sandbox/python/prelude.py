@@ -110,7 +110,9 @@ def _namespace(name: str, functions: tuple[str, ...]) -> str:
         raise ValueError(f"{name!r}: not every name of it is an identifier")
     if not name:
         return "".join(f"\ndef {function}(*args, **kwargs):\n    {_asking('', function)}" for function in functions)
-    methods = "".join(f"\n    def {each}(self, *args, **kwargs):\n        {_asking(name, each)}" for each in functions)
+    methods = "".join(
+        f"\n    def {each}(_portico_self, *args, **kwargs):\n        {_asking(name, each)}" for each in functions
+    )
     return f"\nclass {name}:{methods or ' pass'}\n{name} = {name}()\n"
 
 

@@ -2,12 +2,11 @@
 
 Linux: limits of the kernel, Landlock, seccomp. Elsewhere: what there is of the limits (POSIX), and on Windows nothing
 but the process boundary, the minimal environment and the host's kill; `close` says what it could do, for `doctor`.
+Imports little, since every worker's start waits for it.
 """
 
-import contextlib
 import ctypes
 import os
-import signal
 import sys
 import time
 
@@ -19,6 +18,7 @@ if sys.platform != "win32":
 LINUX = sys.platform == "linux"
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_SIGKILL = 9
 _PROCESS_CLOCK = 2
 """A process's clock is named by its number and this; so does the C library's clock_getcpuclockid."""
 SPARE_BYTES = 128 * 1024**2
@@ -28,33 +28,52 @@ ADDRESS_SPACE = 8 * 1024**3
 LAYERS = ("rlimit", "prctl", "landlock", "seccomp")
 SMALL = ("FSIZE", "CORE", "NPROC", "NOFILE", "MSGQUEUE", "MEMLOCK")
 """Limits of the kernel that are set to nothing; what is open stays open."""
+FOR_START = ("NPROC", "NOFILE")
+"""Of these, what a program needs to start: a thread, and its libraries."""
 
 
-def close() -> tuple[str, ...]:
-    """Close the jail behind this process, for good; what it holds, in words."""
+def close(program: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Close the jail behind this process, for good; what it holds, in words.
+
+    `program`: the files of a program that this process will execute, and nothing else. It starts inside the jail; once
+    it has, `close_started` takes away what only its start needed.
+    """
     if not LINUX:
         return _limits()
     libc = ctypes.CDLL(None, use_errno=True)
     kept: list[str] = []
-    if _prctl(libc, _PR_SET_DUMPABLE, 0):
+    if not program and _prctl(libc, _PR_SET_DUMPABLE, 0):  # executing a program would undo it
         kept.append("prctl: no debugger, no core")
     private = _prctl(libc, _PR_SET_NO_NEW_PRIVS, 1)
     if private:
-        kept += ("prctl: no new privileges", *landlock.deny_all(libc))
-    kept += _limits()  # after Landlock, which needs a file descriptor
+        kept += ("prctl: no new privileges", *landlock.deny_all(libc, program))
+    kept += _limits(FOR_START if program else ())  # after Landlock, which needs a file descriptor
     if private:
-        kept += seccomp.allow_only_these(libc)
+        kept += seccomp.allow_only_these(libc, loading=bool(program))
     return tuple(kept)
 
 
-def _limits() -> tuple[str, ...]:
+def close_started(pid: int) -> None:
+    """Take from a program that has started in the jail what only its start needed: opening files, making threads."""
+    if sys.platform != "linux":
+        return
+    try:
+        for name in FOR_START:
+            resource.prlimit(pid, getattr(resource, f"RLIMIT_{name}"), (0, 0))
+    except (OSError, ValueError):  # as in `hold`
+        return
+
+
+def _limits(later: tuple[str, ...] = ()) -> tuple[str, ...]:
     if sys.platform == "win32":
         return ()
     kept: list[str] = []
     for name in SMALL:
-        if (number := getattr(resource, f"RLIMIT_{name}", None)) is not None:
+        if name not in later and (number := getattr(resource, f"RLIMIT_{name}", None)) is not None:
+            # A core of one byte: none is written, and none is piped to a program, which a limit of 0 would allow.
+            most = 1 if name == "CORE" else 0
             try:
-                resource.setrlimit(number, (0, 0))
+                resource.setrlimit(number, (most, most))
             except (OSError, ValueError):
                 continue
             kept.append(name.lower())
@@ -84,8 +103,10 @@ def hold_self(cpu_s: float) -> None:
     if sys.platform in ("linux", "win32"):
         return
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    with contextlib.suppress(OSError, ValueError):
+    try:
         resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + cpu_s) + 1, hard))
+    except (OSError, ValueError):
+        return
 
 
 def cpu(pid: int) -> float | None:
@@ -111,7 +132,7 @@ def die_with(parent: int) -> None:
     """End with the gateway, even if it is killed while this process computes; elsewhere the closed pipe ends it."""
     if not LINUX:
         return
-    _prctl(ctypes.CDLL(None, use_errno=True), _PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(ctypes.CDLL(None, use_errno=True), _PR_SET_PDEATHSIG, _SIGKILL)
     if parent and os.getppid() != parent:
         os._exit(0)  # the gateway ended before this was said
 

@@ -1,20 +1,30 @@
 """Landlock: this process and its children lose the file system, the network and signals to others. Linux ≥ 5.13.
 
-A rule set that handles everything and allows nothing. What a kernel's version knows is handled, the rest cannot be.
+A rule set that handles everything and allows nothing, but for files that are named. What a kernel's version knows is
+handled, the rest cannot be.
 """
 
 import ctypes
 import os
 
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The same on every architecture."""
 _VERSION = 1
 _FS_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
 """Of each version of the interface; later ones have 16."""
 
 
+_PATH_BENEATH = 1
+_EXECUTE, _READ_FILE = 1, 4
+
+
 class _Attributes(ctypes.Structure):
     _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _Path(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
 def version(libc: ctypes.CDLL) -> int:
@@ -22,8 +32,11 @@ def version(libc: ctypes.CDLL) -> int:
     return max(0, libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION)))
 
 
-def deny_all(libc: ctypes.CDLL) -> tuple[str, ...]:
-    """Close it all; what is closed now, in words (nothing where the kernel has no Landlock)."""
+def deny_all(libc: ctypes.CDLL, program: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Close it all; what is closed now, in words (nothing where the kernel has no Landlock).
+
+    `program`: files and folders that may still be read and executed.
+    """
     has = version(libc)
     if not has:
         return ()
@@ -37,6 +50,8 @@ def deny_all(libc: ctypes.CDLL) -> tuple[str, ...]:
     if ruleset < 0:
         return ()
     try:
+        for path in program:
+            _allow(libc, ruleset, path)
         if libc.syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)) != 0:
             return ()
     finally:
@@ -47,3 +62,17 @@ def deny_all(libc: ctypes.CDLL) -> tuple[str, ...]:
     if wanted.scoped:
         kept.append("landlock: no signals to others")
     return tuple(kept)
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there needs no rule
+    try:
+        rule = _Path(_EXECUTE | _READ_FILE, parent)
+        libc.syscall(
+            _ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0)
+        )
+    finally:
+        os.close(parent)

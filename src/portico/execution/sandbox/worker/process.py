@@ -17,6 +17,7 @@ import orjson
 import portico
 from portico.execution.sandbox.worker import jail
 from portico.execution.sandbox.worker.wire import LENGTH, MAX_FRAME
+from portico.upstream.descriptors import set_close_on_exec
 
 START_S = 30.0
 """Generous: a loaded machine starts an interpreter slowly, and nobody gains by a worker that is given up."""
@@ -25,7 +26,7 @@ BUFFER = 1024**2
 HIGH_WATER = 4 * 1024**2
 """Bytes of replies that may wait for a worker to read them before further calls are held back."""
 
-_BOOT = "import sys; sys.path[:] = {path!r}; from {module} import main; main(sys.argv[1], int(sys.argv[2]))"
+_BOOT = "import sys; sys.path[:] = {path!r}; from {module} import main; "
 _ENVIRONMENT = {"LANG": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -72,6 +73,7 @@ class WorkerProcess:
     @classmethod
     async def start(cls, runtime: str) -> "WorkerProcess":
         """Start one and wait until it may be given a script. Raises WorkerFailed."""
+        set_close_on_exec()
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
             _Pipes,
             *_command(runtime),
@@ -170,11 +172,18 @@ class WorkerProcess:
         self._transport.close()
 
 
-def _command(runtime: str) -> list[str]:
-    # Without `site`, which costs more than all the rest of the start; the paths it would find are ours already.
+def import_main(module: str) -> str:
+    """Python text that imports a module's `main`, for an interpreter that was started with `-I -S`.
+
+    Without `site`, which costs more than all the rest of the start; the paths it would find are ours already.
+    """
     home = os.path.dirname(os.path.dirname(os.path.abspath(portico.__file__)))
     path = [os.path.abspath(entry) for entry in sys.path if entry]
-    boot = _BOOT.format(path=[*path, home], module="portico.execution.sandbox.worker.inside")
+    return _BOOT.format(path=[*path, home], module=module)
+
+
+def _command(runtime: str) -> list[str]:
+    boot = import_main("portico.execution.sandbox.worker.inside") + "main(sys.argv[1], int(sys.argv[2]))"
     return [sys.executable, "-I", "-S", "-c", boot, runtime, str(os.getpid())]
 
 

@@ -1,12 +1,12 @@
 """Seccomp: an allow-list of the few system calls that a running engine needs. Linux on x86_64 and aarch64.
 
 The filter is a program of the kernel's packet filter, assembled here. What is not listed fails with EPERM; what only an
-attack would try ends the process, so that no second try is made.
+attack would try ends the process, so that no second try is made. A filter that is closed before a program is executed
+also allows what starting that program takes: see `LOADING`. Imports little, since every worker's start waits for it.
 """
 
 import ctypes
-import platform
-from dataclasses import dataclass
+import os
 
 _NO_NUMBER = -1
 
@@ -37,73 +37,124 @@ FATAL: dict[str, tuple[int, int]] = {
     "userfaultfd": (323, 282), "keyctl": (250, 219), "add_key": (248, 217), "memfd_create": (319, 279),
 }  # fmt: skip
 
+LOADING: dict[str, tuple[int, int]] = {
+    "execve": (59, 221), "newfstatat": (262, 79), "fstat": (5, 80), "pread64": (17, 67), "poll": (7, _NO_NUMBER),
+    "ppoll": (271, 73), "arch_prctl": (158, _NO_NUMBER), "set_tid_address": (218, 96),
+}  # fmt: skip
+"""Also allowed, for the dynamic loader and the start of a program; and in part `open`, `openat`, `clone`, `mmap`."""
+_OPEN, _OPENAT, _CLONE, _CLONE3 = (2, _NO_NUMBER), (257, 56), (56, 220), (435, 435)
+
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the tables, and the kernel's name of the architecture."""
 _X32 = 0x4000_0000
 """x86_64 kernels take a second set of numbers from here on."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _THIRD_ARGUMENT = 0, 4, 32
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 24, 32, 40
 """Where they stand in what the filter is given."""
-_ALLOW, _EPERM, _KILL = 0x7FFF_0000, 0x0005_0001, 0x8000_0000
-_PROT_EXEC = 4
+_ALLOW, _EPERM, _ENOSYS, _KILL = 0x7FFF_0000, 0x0005_0001, 0x0005_0026, 0x8000_0000
+_PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS, _CLONE_THREAD = 2, 4, 0x20, 0x1_0000
+_ONLY_READS = 0xFFFF_FFFF & ~(0x8_0000 | 0x8000 | 0x2_0000)
+"""Flags of `open` but for O_CLOEXEC and O_LARGEFILE, which each machine numbers in its own way."""
 _SET_MODE_FILTER = 1
 _ALL_THREADS = 1
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(ctypes.Structure):
     """One instruction: jumps count the instructions to leave out."""
 
-    code: int
-    value: int
-    then: int = 0
-    otherwise: int = 0
-
-
-class _Instruction(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32))
+    _fields_ = (
+        ("code", ctypes.c_uint16),
+        ("then", ctypes.c_uint8),
+        ("otherwise", ctypes.c_uint8),
+        ("value", ctypes.c_uint32),
+    )
 
 
 class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.POINTER(Step)))
 
 
-def program(machine: str) -> tuple[Step, ...]:
+def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> Step:
+    return Step(code, then, otherwise, value)
+
+
+def program(machine: str, *, loading: bool = False) -> tuple[Step, ...]:
     """The filter for that machine. Raises KeyError for one that has no table."""
     column, architecture = _MACHINES[machine]
     steps = [
-        Step(_LOAD, _ARCHITECTURE),
-        Step(_EQUAL, architecture, 1, 0),
-        Step(_RETURN, _KILL),
-        Step(_LOAD, _NUMBER),
-        Step(_AT_LEAST, _X32, 0, 1),
-        Step(_RETURN, _KILL),
+        _step(_LOAD, _ARCHITECTURE),
+        _step(_EQUAL, architecture, 1, 0),
+        _step(_RETURN, _KILL),
+        _step(_LOAD, _NUMBER),
+        _step(_AT_LEAST, _X32, 0, 1),
+        _step(_RETURN, _KILL),
     ]
+    if loading:
+        steps += _while_loading(column)
     for table, verdict in ((ALLOWED, _ALLOW), (FATAL, _KILL)):
         for numbers in table.values():
             if numbers[column] != _NO_NUMBER:
-                steps += (Step(_EQUAL, numbers[column], 0, 1), Step(_RETURN, verdict))
+                steps += (_step(_EQUAL, numbers[column], 0, 1), _step(_RETURN, verdict))
     for numbers in NOT_EXECUTABLE.values():
-        steps += (
-            Step(_EQUAL, numbers[column], 0, 4),
-            Step(_LOAD, _THIRD_ARGUMENT),
-            Step(_ANY_BIT, _PROT_EXEC, 0, 1),
-            Step(_RETURN, _EPERM),
-            Step(_RETURN, _ALLOW),
-        )
-    return (*steps, Step(_RETURN, _EPERM))
+        steps += _unless(numbers[column], _THIRD_ARGUMENT, _PROT_EXEC, _EPERM)
+    return (*steps, _step(_RETURN, _EPERM))
 
 
-def allow_only_these(libc: ctypes.CDLL) -> tuple[str, ...]:
+def _unless(number: int, argument: int, bits: int, verdict: int) -> tuple[Step, ...]:
+    """Allow a call, unless one of these bits is set in that argument."""
+    return (
+        _step(_EQUAL, number, 0, 4),
+        _step(_LOAD, argument),
+        _step(_ANY_BIT, bits, 0, 1),
+        _step(_RETURN, verdict),
+        _step(_RETURN, _ALLOW),
+    )
+
+
+def _while_loading(column: int) -> list[Step]:
+    """What a program's start takes, before the other tables are asked.
+
+    Files only to read; threads, but no processes; of executable memory what lies in files.
+    """
+    steps: list[Step] = []
+    for numbers in LOADING.values():
+        if numbers[column] != _NO_NUMBER:
+            steps += (_step(_EQUAL, numbers[column], 0, 1), _step(_RETURN, _ALLOW))
+    if _OPEN[column] != _NO_NUMBER:
+        steps += _unless(_OPEN[column], _SECOND_ARGUMENT, _ONLY_READS, _EPERM)
+    steps += _unless(_OPENAT[column], _THIRD_ARGUMENT, _ONLY_READS, _EPERM)
+    steps += (
+        # Its flags lie in memory, where no filter can look; without it the C library takes `clone`.
+        _step(_EQUAL, _CLONE3[column], 0, 1),
+        _step(_RETURN, _ENOSYS),
+        _step(_EQUAL, _CLONE[column], 0, 4),
+        _step(_LOAD, _FIRST_ARGUMENT),
+        _step(_ANY_BIT, _CLONE_THREAD, 0, 1),
+        _step(_RETURN, _ALLOW),
+        _step(_RETURN, _KILL),
+        _step(_EQUAL, NOT_EXECUTABLE["mmap"][column], 0, 8),
+        _step(_LOAD, _THIRD_ARGUMENT),
+        _step(_ANY_BIT, _PROT_EXEC, 1, 0),
+        _step(_RETURN, _ALLOW),
+        _step(_ANY_BIT, _PROT_WRITE, 2, 0),
+        _step(_LOAD, _FOURTH_ARGUMENT),
+        _step(_ANY_BIT, _MAP_ANONYMOUS, 0, 1),
+        _step(_RETURN, _EPERM),
+        _step(_RETURN, _ALLOW),
+    )
+    return steps
+
+
+def allow_only_these(libc: ctypes.CDLL, *, loading: bool = False) -> tuple[str, ...]:
     """Close it; what is closed now, in words (nothing where the kernel or the machine has no filter)."""
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _MACHINES:
         return ()
-    steps = program(machine)
-    array = (_Instruction * len(steps))(*[_Instruction(s.code, s.then, s.otherwise, s.value) for s in steps])
-    whole = _Program(len(steps), array)
+    steps = program(machine, loading=loading)
+    whole = _Program(len(steps), (Step * len(steps))(*steps))
     if (
         libc.syscall(
             _SECCOMP[machine], ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(_ALL_THREADS), ctypes.byref(whole)
