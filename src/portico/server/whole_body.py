@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.errors import INVALID_REQUEST
-from portico.server.request_values import has_more_values
+from portico.upstream.json_values import has_more_values
 
 MOST_OF_A_GET = 64 * 2**10
 """Bytes of a body where none is expected: these requests are not counted."""

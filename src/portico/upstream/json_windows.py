@@ -13,10 +13,13 @@ from typing import Any, Literal, NoReturn
 
 from portico.upstream import jsontext
 from portico.upstream.garbage import age, no_collection
+from portico.upstream.json_values import has_more_values
 
-LARGE = 512 * 1024
+LARGE = 128 * 1024
 """Bytes from which a thread is worth its while."""
-WINDOW = 256 * 1024
+MAX_VALUES = 2_000_000
+"""JSON values of one message: a value takes up to a hundred bytes of memory, whatever it takes as text."""
+WINDOW = 128 * 1024
 """Characters of text that are decoded at once."""
 
 Part = tuple[Literal["open", "item", "close"], str | None, Any]
@@ -34,6 +37,10 @@ _TRIES, _ALONE = 4, 64
 """Ends that are tried for a run of items, and items that are taken one by one when none was right."""
 
 
+class TooManyValues(ValueError):
+    """JSON that would take too much memory."""
+
+
 async def loads(body: bytes) -> Any:
     """The value of JSON: a small one at once, a large one in a thread; raises ValueError."""
     return jsontext.loads(body) if len(body) < LARGE else await asyncio.to_thread(read, body)
@@ -41,6 +48,8 @@ async def loads(body: bytes) -> Any:
 
 def read(body: bytes) -> Any:
     """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
+    if has_more_values(body, MAX_VALUES):
+        raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
     with no_collection():
         value = whole(windows(_text(body)))
         age()

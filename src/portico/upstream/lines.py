@@ -12,10 +12,13 @@ from typing import Any
 from portico.errors import INTERNAL_ERROR
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
+from portico.upstream.json_windows import TooManyValues
 
 _PIECE = 1 << 18
 BUFFERED = 1 << 20
 """Bytes of a stream that wait to be read; a server that says more meanwhile waits."""
+MAX_SALVAGED = 2**20
+"""Bytes of a broken line that is read again: that is done in one step."""
 _JOINED = 2**20
 """Bytes from which pieces are joined in a thread."""
 _EDGE = 200
@@ -89,16 +92,18 @@ def message(line: bytes, loads: Callable[[bytes], Any] = jsontext.loads) -> tupl
     """What a line says, and whether it says only that; None if it is no JSON at all."""
     try:
         return loads(line), True
+    except TooManyValues as error:
+        return _unreadable_answer(line, f"the server's answer cannot be read: {error}"), False
     except ValueError:
         if not line.endswith(b"\n"):
             return salvaged(line), False  # cut off by the server's end, which says more than that it cannot be read
-        return salvaged(line) or _unreadable_answer(line), False
+        return salvaged(line) or _unreadable_answer(line, "the server's answer cannot be read as JSON"), False
 
 
-def _unreadable_answer(line: bytes) -> Raw | None:
+def _unreadable_answer(line: bytes, reason: str) -> Raw | None:
     """What stands in for an answer that cannot be read, so that only its request fails, and at once."""
     found = _FIRST.match(line) or _LAST.search(line[-_EDGE:])
-    return None if found is None else _failed(found, "the server's answer cannot be read as JSON")
+    return None if found is None else _failed(found, reason)
 
 
 def _failed(found: "re.Match[bytes]", reason: str) -> Raw:
@@ -108,7 +113,7 @@ def _failed(found: "re.Match[bytes]", reason: str) -> Raw:
 def salvaged(line: bytes) -> Raw | None:
     """The message in a line with text before it, bytes that are not UTF-8, or half of a surrogate pair."""
     start = line.find(b'{"')
-    if start < 0:
+    if start < 0 or len(line) > MAX_SALVAGED:
         return None
     try:
         found = json.loads(line[start:].decode(errors="replace"))
