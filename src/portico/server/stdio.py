@@ -35,8 +35,8 @@ from mcp_types import (
 
 from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from portico.server.door import Door
-from portico.upstream.json_values import has_more_values
 from portico.server.unread import Unread
+from portico.upstream.json_values import has_more_values
 
 logger = logging.getLogger(__name__)
 
