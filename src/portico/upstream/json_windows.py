@@ -42,7 +42,7 @@ async def loads(body: bytes) -> Any:
 def read(body: bytes) -> Any:
     """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
     with no_collection():
-        value = whole(windows(_text(body)))
+        value = whole(windows(text_of(body)))
         age()
         return value
 
@@ -134,7 +134,8 @@ def whole(stream: Iterable[Part]) -> Any:
     return root[0]
 
 
-def _text(body: bytes) -> str:
+def text_of(body: bytes) -> str:
+    """UTF-8 as text, decoded piece by piece; raises UnicodeDecodeError."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     step = 4 * WINDOW
     return "".join(decoder.decode(body[at : at + step], at + step >= len(body)) for at in range(0, len(body), step))
