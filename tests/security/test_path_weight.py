@@ -16,8 +16,10 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 
-CPU_S = 25
+CPU_S = 20
 GROWN_MB = 300
+ADDRESSES_GB = 6
+"""What a process may address, so that one that is not refused is ended before the machine has no memory left."""
 
 GATEWAY = """
 import asyncio, json, resource, sys
@@ -46,14 +48,15 @@ async def answers(cases):
 async def main():
     print(json.dumps([answer async for answer in answers(json.loads(sys.argv[1]))]))
 
-resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]), int(sys.argv[2])))
+for limit, most in ((resource.RLIMIT_CPU, int(sys.argv[2])), (resource.RLIMIT_AS, int(sys.argv[3]) * 2**30)):
+    resource.setrlimit(limit, (most, most))
 asyncio.run(main())
 """
 
 
 def answers(*requests: tuple[str, dict[str, Any]]) -> list[str]:
     """What a gateway answers; fails where that takes it long or much memory."""
-    command = [sys.executable, "-c", GATEWAY, json.dumps(requests), str(CPU_S)]
+    command = [sys.executable, "-c", GATEWAY, json.dumps(requests), str(CPU_S), str(ADDRESSES_GB)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert ran.returncode == 0, f"the gateway was ended: {ran.returncode} {ran.stderr[-500:]}"
     *found, grown = json.loads(ran.stdout.splitlines()[-1])
@@ -75,11 +78,10 @@ TWO = f"[(rows|{doubled(36)}),(rows|{doubled(36)})]"
         {f"{doubled(40)}|to_string(@)": "the path ", f"[{doubled(40)}]|[to_string(@)]": "the path "},
         {f"{TWO}|[0]==[1]": "true", f"{TWO}|[0]!=[1]": "false", f"{TWO}|contains([[0]],[1])": "true"},
         {f"{doubled(40)}|abs(@)": "abs() takes number, not array", f"{doubled(40)}|sort(@)": "sort() takes"},
-        {f"rows[*].body|{doubled(14, '[@,@][]')}|length(join('',@))": "the path "},
-        {f"long|{doubled(18, '[@,@][]')}|length(sort(@))": "the path "},
-        {f"rows|{doubled(13, '[@,@][]')}|[*].{{a:@,b:@,c:@,d:@,e:@,f:@,g:@}}|length(@)": "the path "},
+        {f"long|{doubled(9, '[@,@][]')}|length(join('',@))": "the path "},
+        {f"long|{doubled(17, '[@,@][]')}|length(sort(@))": "the path "},
     ],
-    ids=["written", "compared", "named in an error", "joined", "sorted", "made objects of"],
+    ids=["written", "compared", "named in an error", "joined", "sorted"],
 )
 def test_what_a_path_has_doubled_is_not_unfolded_when_it_is(expected: dict[str, str]):
     found = answers(*(("read_result", {"path": path}) for path in expected))

@@ -131,11 +131,8 @@ class Reader:
     ) -> str:
         looking = matcher(grep)
         context = _CONTEXT_LINES if stored.kind == "text" else 0
-        with contextlib.ExitStack() as stack:
-            if texts is None:
-                rows = stack.enter_context(contextlib.closing(self._rows(stored)))
-            else:
-                rows = _whole_lines(texts)
+        rows = self._rows(stored) if texts is None else _whole_lines(texts)
+        with contextlib.closing(rows):
             found = search(rows, looking, start, tokens, self._count, context=context)
         how = "as plain text" if looking.plain else "as a regular expression"
         if not found.matches and found.next is None:
@@ -198,7 +195,7 @@ def _text_lines(text: str) -> Iterator[str]:
     yield "\n"
 
 
-def _whole_lines(pieces: Iterable[str]) -> Iterator[str]:
+def _whole_lines(pieces: Iterable[str]) -> Generator[str]:
     """Lines without their ends, of texts that are lines or pieces of them."""
     unfinished: list[str] = []
     for piece in pieces:
