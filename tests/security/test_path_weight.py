@@ -101,3 +101,15 @@ def test_what_a_path_has_doubled_is_not_unfolded_when_it_is(expected: dict[str, 
 def test_what_a_reference_in_a_workflow_has_doubled_is_not_unfolded_when_it_is(step: dict[str, Any], said: str):
     steps = [{"id": "a", "tool": "s.say", **step}]
     assert said in answers(("run_workflow", {"steps": steps, "inputs": {"x": "0123456789"}}))[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"grep": "(?:" * 40 + "." + ")+" * 40}, "groups"),
+        ({"grep": "(" * 10 + "." + ")" * 10 + "+$", "path": "long[0]"}, "match"),
+    ],
+    ids=["compiled", "remembered"],
+)
+def test_groups_of_a_pattern_that_repeat_are_bounded_when_they_are(arguments: dict[str, Any], said: str):
+    assert said in answers(("read_result", arguments))[0]

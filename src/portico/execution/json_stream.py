@@ -23,7 +23,7 @@ _CONTAINERS = (dict, list)
 _FREED = 4_096
 _LONG_NUMBER = 10**18
 _COUNTED = 16_384
-"""Keys whose lengths are added up at once."""
+"""Keys that are looked at at once."""
 _LONG_TEXT = 64 * 1024
 """Characters of a text that are encoded at once."""
 
@@ -60,14 +60,17 @@ def weight(value: Any, stop: int) -> int:
     return total
 
 
-def parts(value: Any, key: str | None = None) -> Iterator[Part]:
-    """A value's parts: heavy containers are opened, light ones are items."""
+def parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Iterator[Part]:
+    """A value's parts: heavy containers are opened, light ones are items.
+
+    With `ordered`, the fields of opened objects come in the order of their names, unless they are very many.
+    """
     opened: list[Iterator[tuple[str | None, Any]]] = [iter(((key, value),))]
     while opened:
         for name, child in opened[-1]:
             if isinstance(child, _CONTAINERS) and weight(child, LINE) >= LINE:
                 yield "open", name, "[" if isinstance(child, list) else "{"
-                opened.append(_children(child))
+                opened.append(_children(child, ordered))
                 break
             yield "item", name, child
         else:
@@ -76,8 +79,13 @@ def parts(value: Any, key: str | None = None) -> Iterator[Part]:
                 yield "close", None, None
 
 
-def _children(container: Any) -> Iterator[tuple[str | None, Any]]:
-    return iter(container.items()) if isinstance(container, dict) else ((None, child) for child in container)
+def _children(container: Any, ordered: bool) -> Iterator[tuple[str | None, Any]]:
+    if not isinstance(container, dict):
+        return ((None, child) for child in container)
+    fields = cast("dict[str, Any]", container)
+    if ordered and len(fields) <= _COUNTED:
+        return ((name, fields[name]) for name in sorted(fields))
+    return iter(fields.items())
 
 
 def decoded(text: str) -> Iterator[Part]:

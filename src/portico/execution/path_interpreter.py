@@ -6,6 +6,7 @@ doubles a value for five characters. Here every step pays for what it makes befo
 more than a few thousand items or a quarter of a million characters.
 """
 
+import contextlib
 import heapq
 import json
 import operator
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, ClassVar, cast
 
+from jmespath.exceptions import JMESPathTypeError
 from jmespath.functions import Functions, signature
 from jmespath.parser import Parser
 from jmespath.visitor import Options, TreeInterpreter
@@ -149,9 +151,12 @@ class BoundedFunctions(Functions):
 
     @signature({"types": []})
     def _func_to_number(self, arg: Any) -> Any:
-        if isinstance(arg, str) and len(arg) > MAX_DIGITS:
-            return None
-        return super()._func_to_number(arg)
+        if not isinstance(arg, str):
+            return arg if _kind(arg) == "number" else None
+        for read in (int, float) if len(arg) <= MAX_DIGITS else ():
+            with contextlib.suppress(ValueError):
+                return read(arg)
+        return None
 
     @signature({"types": ["array", "string"]}, {"types": []})
     def _func_contains(self, subject: Any, search: Any) -> bool:
@@ -219,10 +224,11 @@ class BoundedFunctions(Functions):
     def _func_sort_by(self, array: list[Any], expref: Any) -> list[Any]:
         if not array:
             return array
-        first = self._convert_to_jmespath_type(type(expref.visit(expref.expression, array[0])).__name__)
-        wanted = [first] if first in ("number", "string") else ["string", "number"]
-        key = self._create_key_func(expref, wanted, "sort_by")
-        keys = self._allowance.collect(map(key, array))
+        keys = self._allowance.collect(expref.visit(expref.expression, item) for item in array)
+        wanted = [_kind(keys[0])] if _kind(keys[0]) in ("string", "number") else ["string", "number"]
+        for key in keys:
+            if _kind(key) not in wanted:
+                raise JMESPathTypeError("sort_by", key, _kind(key), wanted)
         return self._allowance.collect(array[number] for number in self._order(keys))
 
     def _extreme(self, items: list[Any], better: Callable[[Any, Any], bool]) -> Any:
@@ -264,14 +270,14 @@ class BoundedInterpreter(TreeInterpreter):
 
     def holds(self, value: Any) -> bool:
         """Whether a filter takes a value for true: zero is."""
-        return self._is_true(value)
+        return bool(value) or _kind(value) == "number"
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
         """Compare; only numbers and texts have an order."""
         if node["value"] not in ("eq", "ne"):
             return super().visit_comparator(node, value)
         one, other = (self.visit(child, value) for child in node["children"])
-        both = self._allowance.equal(one, other) and _is_truth(one) == _is_truth(other)
+        both = self._allowance.equal(one, other) and isinstance(one, bool) is isinstance(other, bool)
         return both is (node["value"] == "eq")
 
     def visit_projection(self, node: Any, value: Any) -> Any:
@@ -285,7 +291,7 @@ class BoundedInterpreter(TreeInterpreter):
         if not isinstance(base, list):
             return None
         items = cast("list[Any]", base)
-        return self._project(then, (item for item in items if self._is_true(self.visit(condition, item))))
+        return self._project(then, (item for item in items if self.holds(self.visit(condition, item))))
 
     def visit_value_projection(self, node: Any, value: Any) -> Any:
         """The same step for every value of an object."""
@@ -352,9 +358,14 @@ def _chunks(items: list[Any]) -> Iterator[list[Any]]:
     return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
 
 
-def _is_truth(value: Any) -> bool:
-    # To Python, 1 is True.
-    return isinstance(value, bool)
+def _kind(value: Any) -> str:
+    """The type of a value, as JMESPath names it."""
+    if isinstance(value, bool):  # to Python also a number
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    names = {str: "string", list: "array", dict: "object", type(None): "null"}
+    return names.get(type(value), "unknown")
 
 
 def _to_json(value: Any) -> str:
