@@ -137,6 +137,70 @@ def test_over_any_value_it_selects_the_same(value: Any, path: str):
         assert select(some, path) == jmespath.search(path, some)
 
 
+STEPS = st.sampled_from(
+    ["@", "a", "[0]", "[-1]", "[*]", "[]", "*", "[::2]", "[::-1]", "[1:]", "[?@]", "[?a == b]", "[?@ != `1`]", "[@, @]",
+     "[a, `[1]`]", "{a: @, b: a}", "keys(@)", "values(@)", "reverse(@)", "sort(@)", "sort_by(@, &a)", "sort_by(@, &@)",
+     "max(@)", "min(@)", "max_by(@, &@)", "sum(@)", "avg(@)", "to_string(@)", "to_number(@)",
+     "to_array(@)", "join('-', @)",
+     "map(&a, @)", "map(&[@], @)", "merge(@, @)", "merge(@, {a: `1`})", "contains(@, `1`)",
+     "contains(@, 'a')", "length(@)",
+     "contains([@], @)", "@ == @", "[@, @] | [0] == [1]", "[[@], [@]] | [0] == [1]", "[0] == [1]",
+     "[0] != [1]", "[0] < [1]",
+     "not_null(a, @)", "type(@)", "!@", "a || @", "a && @", "to_array(@)[]", "@ == `true`", "@ == `1`"]
+)  # fmt: skip
+
+
+@given(VALUES, st.lists(STEPS, min_size=1, max_size=4))
+def test_any_steps_over_any_value_select_what_jmespath_selects(value: Any, steps: list[str]):
+    path = " | ".join(steps)
+    for some in (value, [value, value], {"a": value, "b": [value]}, [3, 1, 2], ["b", "", "aa"], [1, True, 1.0, "1"]):
+        try:
+            expected = jmespath.search(path, some)
+        except (JMESPathError, TypeError, OverflowError):
+            with pytest.raises(InvalidArguments):
+                select(some, path)
+            continue
+        found = select(some, path)
+        assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("size", [4_095, 4_096, 10_000])
+def test_functions_over_many_items_are_those_of_jmespath(size: int):
+    numbers = [(n * 7_919) % 1_009 for n in range(size)]
+    texts = [f"{n:05}" * (1 + n % 40) for n in numbers]
+    for items in (numbers, texts, [n / 7 for n in numbers]):
+        rows = [{"n": item, "at": at} for at, item in enumerate(items)]
+        for path in ("sort(@)", "reverse(@)", "max(@)", "min(@)", "[::-3]", "[@, @][]", "to_string(@)"):
+            assert select(items, path) == jmespath.search(path, items)
+        for path in ("sort_by(@, &n)[*].at", "[*].{n: n}", "map(&n, @)"):
+            assert select(rows, path) == jmespath.search(path, rows)
+    assert select(texts, "join('+', @)") == "+".join(texts)
+    assert select(numbers, "sum(@)") == sum(numbers)
+    assert select(texts, "contains(join('', @), '00100')") is ("00100" in "".join(texts))
+    assert select(dict.fromkeys(texts, 1), "keys(@)") == list(dict.fromkeys(texts))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{'|'.join(['[@,@][]'] * 18)}|[*].{{a: @, b: @, c: @, d: @}}",
+        f"{'|'.join(['[@,@][]'] * 20)}|[*].[@, @, @]",
+        f"{'|'.join(['[@,@][]'] * 17)}|join('', map(&to_string(@), @))",
+    ],
+)
+def test_what_steps_make_is_counted_with_what_it_is_made_of(path: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(selecting, "PATH_S", 100.0)
+    with pytest.raises(InvalidArguments, match="yields too much"):
+        select({"text": "x" * 90}, path)
+
+
+def test_an_error_names_the_types_and_not_the_value():
+    with pytest.raises(InvalidArguments, match=r"abs\(\) takes number, not array") as caught:
+        select(VALUE, "abs(items)")
+    assert "Issue" not in str(caught.value)
+
+
 def test_the_first_of_many_are_had_without_reading_the_rest():
     read = 0
 

@@ -5,7 +5,7 @@ from typing import Any
 from portico.catalog.tool import encoded
 from portico.catalog.visible import literal, shown
 from portico.errors import BackendUnavailable, InvalidArguments, PorticoError, RemoteError, UnknownName
-from portico.execution.json_stream import weight
+from portico.execution.json_stream import compact, parts, weight
 from portico.upstream.backend import Raw
 
 LONG_ANSWER_CHARS = 2_000
@@ -14,6 +14,8 @@ ERROR = "portico/error"
 "code"?, "data"?}`."""
 PROTOCOL = frozenset({-32020, -32021, -32022, -32042})
 """Errors that the client itself has to act on: headers, capabilities, versions, an address to be visited."""
+_MESSAGE_CHARS = 16_000
+"""Of what a server says went wrong."""
 _DATA_CHARS = 600
 _DATA_WEIGHT = 16_000
 """Data of a server's error that programs are given as it is; larger ones are left out."""
@@ -46,7 +48,8 @@ def unsecret(words: str) -> str:
 def refusal(error: PorticoError, *, more: str = "") -> Raw:
     """An error as a tool result: what happened, what to do, and nothing else."""
     # What went wrong is often said in a server's own words: those may hold anything, but make no lines like ours.
-    message = unsecret(error.message) if isinstance(error, BackendUnavailable) else error.message
+    message = error.message[:_MESSAGE_CHARS] + "…" * (len(error.message) > _MESSAGE_CHARS)
+    message = unsecret(message) if isinstance(error, BackendUnavailable) else message
     lines = [_indented(f"{error.kind}: {message}")]
     if isinstance(error, RemoteError):
         lines = [_indented(f"{error.kind}: {message} (the server's error {error.code})")]
@@ -88,7 +91,11 @@ def _tellable(data: Any) -> bool:
 
 
 def _clipped(data: Any) -> str:
-    said = literal(data)
+    said = ""
+    for piece in compact(parts(data), literal):
+        if len(said) > _DATA_CHARS:
+            break
+        said += piece
     return said if len(said) <= _DATA_CHARS else f"{said[:_DATA_CHARS]}…"
 
 

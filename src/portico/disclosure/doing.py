@@ -1,5 +1,6 @@
 """The meta-tools that do more than one call: scripts and workflows, from checked arguments to an answer that fits."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,9 @@ class Doing:
         request = Request(steps, inputs, arguments.get("resume") or "", intent)
         report = await self._means.run_workflow(request, snapshot, origin)
         self._means.remember(report, snapshot)
-        return await self._fitted(_FLOW, telling.told(report, budget), origin)
+        # What waits for approval is written out, and may be megabytes.
+        told = await asyncio.to_thread(telling.told, report, budget)
+        return await self._fitted(_FLOW, told, origin)
 
     def _found_by(self, origin: Origin) -> "Find":
         """How a plan finds its tools: as its caller's own searches do."""

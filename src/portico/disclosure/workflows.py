@@ -13,7 +13,7 @@ from portico.disclosure import answer
 from portico.disclosure.budget import cut, pack
 from portico.disclosure.lines import counted, one_paragraph, room
 from portico.disclosure.tokens import count
-from portico.execution.json_stream import weight
+from portico.execution.json_stream import compact, parts, weight
 from portico.execution.shape import described, infer
 from portico.execution.workflow.planning.arranging import Input
 from portico.execution.workflow.planning.suggesting import Suggestion
@@ -217,9 +217,14 @@ def _summary(value: Any, tokens: int) -> str:
 
 def _clipped(value: Any, tokens: int) -> str:
     """A value, or its beginning with its length: whoever approves has to know that there is more."""
-    text = shown(literal(value))
+    text, chars = "", 0
+    for piece in compact(parts(value), literal):
+        chars += len(piece)
+        if len(text) < tokens * _CHARS:
+            text += piece
+    text = shown(text)
     short = cut(text, tokens)
-    return short if short == text else f"{short} ({len(text):,} characters in all)"
+    return short if short == text else f"{short} ({chars:,} characters in all)"
 
 
 def _written(value: Any, tokens: int) -> str | None:

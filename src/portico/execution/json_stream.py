@@ -5,13 +5,14 @@ lock, so that a thread which did ten megabytes at once would stop the event loop
 recurses, however deep a value is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any, cast
 
 from portico.upstream import jsontext
 from portico.upstream.json_windows import CLOSING, Part, whole, windows
 
-__all__ = ["Part", "decoded", "dismantle", "lines", "parts", "weight", "whole"]
+__all__ = ["Part", "compact", "decoded", "dismantle", "encode", "lines", "parts", "weight", "whole"]
 
 LINE = 600
 """Characters of a container that stays on one line; a heavier one has a line for each child."""
@@ -20,6 +21,11 @@ MAX_INDENT = 12
 _CONTAINERS = (dict, list)
 """A union would be made anew at every look."""
 _FREED = 4_096
+_LONG_NUMBER = 10**18
+_COUNTED = 16_384
+"""Keys that are looked at at once."""
+_LONG_TEXT = 64 * 1024
+"""Characters of a text that are encoded at once."""
 
 
 def weight(value: Any, stop: int) -> int:
@@ -35,7 +41,9 @@ def weight(value: Any, stop: int) -> int:
         if isinstance(one, dict):
             total += 2 + 4 * len(one)
             if total < stop:
-                total += sum(map(len, cast("dict[str, Any]", one)))
+                keys = iter(cast("dict[str, Any]", one))
+                while total < stop and (length := sum(map(len, islice(keys, _COUNTED)))):
+                    total += length
                 children = one.values()
         elif isinstance(one, list):
             total += 2 + 2 * len(one)
@@ -45,19 +53,24 @@ def weight(value: Any, stop: int) -> int:
                 total += len(child) + 3
             elif isinstance(child, _CONTAINERS):
                 pending.append(child)
+            elif type(child) is int and not -_LONG_NUMBER < child < _LONG_NUMBER:
+                total += child.bit_length() // 3
             else:
                 total += 3
     return total
 
 
-def parts(value: Any, key: str | None = None) -> Iterator[Part]:
-    """A value's parts: heavy containers are opened, light ones are items."""
+def parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Iterator[Part]:
+    """A value's parts: heavy containers are opened, light ones are items.
+
+    With `ordered`, the fields of opened objects come in the order of their names, unless they are very many.
+    """
     opened: list[Iterator[tuple[str | None, Any]]] = [iter(((key, value),))]
     while opened:
         for name, child in opened[-1]:
             if isinstance(child, _CONTAINERS) and weight(child, LINE) >= LINE:
                 yield "open", name, "[" if isinstance(child, list) else "{"
-                opened.append(_children(child))
+                opened.append(_children(child, ordered))
                 break
             yield "item", name, child
         else:
@@ -66,8 +79,13 @@ def parts(value: Any, key: str | None = None) -> Iterator[Part]:
                 yield "close", None, None
 
 
-def _children(container: Any) -> Iterator[tuple[str | None, Any]]:
-    return iter(container.items()) if isinstance(container, dict) else ((None, child) for child in container)
+def _children(container: Any, ordered: bool) -> Iterator[tuple[str | None, Any]]:
+    if not isinstance(container, dict):
+        return ((None, child) for child in container)
+    fields = cast("dict[str, Any]", container)
+    if ordered and len(fields) <= _COUNTED:
+        return ((name, fields[name]) for name in sorted(fields))
+    return iter(fields.items())
 
 
 def decoded(text: str) -> Iterator[Part]:
@@ -93,8 +111,46 @@ def dismantle(value: Any) -> None:
                 del one[-_FREED:]
 
 
+def compact(stream: Iterable[Part], encode: Callable[[Any], str]) -> Iterator[str]:
+    """Parts as pieces of text; joined, they are the JSON again, without spaces."""
+    closing: list[str] = []
+    comma = ""
+    for what, key, value in stream:
+        if what == "close":
+            yield closing.pop()
+            comma = ","
+            continue
+        yield comma
+        if key is not None:
+            yield from _encoded(key, encode)
+            yield ":"
+        if what == "open":
+            yield value
+            closing.append(CLOSING[value])
+            comma = ""
+        else:
+            yield from _encoded(value, encode)
+            comma = ","
+
+
+def encode(value: Any) -> str:
+    """A light value as JSON."""
+    return jsontext.dumps(value).decode()
+
+
+def _encoded(value: Any, encode: Callable[[Any], str]) -> Iterator[str]:
+    """The JSON of a light value, or of a text of any length, in pieces."""
+    if not isinstance(value, str) or len(value) <= _LONG_TEXT:
+        yield encode(value)
+        return
+    yield '"'
+    for at in range(0, len(value), _LONG_TEXT):
+        yield encode(value[at : at + _LONG_TEXT])[1:-1]
+    yield '"'
+
+
 def lines(stream: Iterable[Part]) -> Iterator[str]:
-    """Parts as lines of text; joined, they are the JSON again."""
+    """Parts as lines of text, long ones in pieces; joined, they are the JSON again."""
     closing: list[str] = []
     before: str | None = None
     for what, key, value in stream:
@@ -105,12 +161,15 @@ def lines(stream: Iterable[Part]) -> Iterator[str]:
             continue
         if before is not None:
             yield f"{before},\n"
-        name = "" if key is None else f"{jsontext.dumps(key).decode()}: "
-        start = " " * min(len(closing), MAX_INDENT) + name
+        before = " " * min(len(closing), MAX_INDENT)
+        named = () if key is None else chain(_encoded(key, encode), (": ",))
+        for piece in chain(named, (value,) if what == "open" else _encoded(value, encode)):
+            if len(before) >= _LONG_TEXT:
+                yield before
+                before = ""
+            before += piece
         if what == "open":
-            yield f"{start}{value}\n"
+            yield f"{before}\n"
             closing.append(CLOSING[value])
             before = None
-        else:
-            before = start + jsontext.dumps(value).decode()
     yield f"{before}\n"

@@ -4,7 +4,7 @@ import asyncio
 import codecs
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from portico.access import Caller
@@ -19,6 +19,7 @@ from portico.execution.selecting import Selection, is_field, selected
 from portico.execution.shape import described, infer
 from portico.upstream.backend import Raw
 from portico.upstream.garbage import no_collection
+from portico.upstream.json_windows import text_of
 
 Count = Callable[[str], int]
 
@@ -68,7 +69,7 @@ class Reader:
             except FileNotFoundError:
                 self._store.drop(stored)
                 raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
-        text = await asyncio.to_thread(body.decode)
+        text = await asyncio.to_thread(text_of, body)
         contents: Raw = {"uri": stored.uri, "mimeType": stored.mime or "text/plain"}
         contents["blob" if stored.kind == "blob" else "text"] = text
         return {"contents": [contents]}
@@ -84,7 +85,7 @@ class Reader:
                 advice="Use grep to find lines, or read it page by page." if stored.kind == "text" else "",
             )
         with no_collection() if stored.size > _LARGE else contextlib.nullcontext():
-            body = self._store.files.read(stored.id).decode()
+            body = text_of(self._store.files.read(stored.id))
             with contextlib.closing(_selected(body, path, None if is_whole else member)) as selection:
                 if selection.value is not None:
                     return self._at_path(stored, selection.value, path, grep, start, tokens)
@@ -105,7 +106,7 @@ class Reader:
     def _at_path(self, stored: Stored, found: Any, path: str, grep: str, start: int, tokens: int) -> str:
         if isinstance(found, str) and ("\n" in found or len(found) > _LONG_TEXT):
             # Text inside JSON: without the escapes that would make one line of it.
-            texts: Iterable[str] = (f"{line}\n" for line in found.split("\n"))
+            texts: Iterable[str] = _text_lines(found)
         else:
             texts = lines(parts(found))
         if grep:
@@ -130,11 +131,8 @@ class Reader:
     ) -> str:
         looking = matcher(grep)
         context = _CONTEXT_LINES if stored.kind == "text" else 0
-        with contextlib.ExitStack() as stack:
-            if texts is None:
-                rows = stack.enter_context(contextlib.closing(self._rows(stored)))
-            else:
-                rows = (text.removesuffix("\n") for text in texts)
+        rows = self._rows(stored) if texts is None else _whole_lines(texts)
+        with contextlib.closing(rows):
             found = search(rows, looking, start, tokens, self._count, context=context)
         how = "as plain text" if looking.plain else "as a regular expression"
         if not found.matches and found.next is None:
@@ -175,16 +173,36 @@ class Reader:
 def _selected(body: str, path: str, member: str | None) -> Selection:
     """What a path selects from the text of a field, with or without the field's name before it."""
     try:
-        found = selected(decoded(body), path)
+        found = selected(decoded(body), path, owned=True)
     except InvalidArguments:
         # A function refuses the nothing that it finds without the name.
-        if member is None or (found := selected(decoded(body), path, member=member)).value is None:
+        if member is None or (found := selected(decoded(body), path, member=member, owned=True)).value is None:
             raise
         return found
     if found.value is not None or member is None:
         return found
     found.close()
-    return selected(decoded(body), path, member=member)
+    return selected(decoded(body), path, member=member, owned=True)
+
+
+def _text_lines(text: str) -> Iterator[str]:
+    """The lines of a text with their ends; the last has one too, as a piece of its own."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at : end + 1]
+        at = end + 1
+    yield text[at:]
+    yield "\n"
+
+
+def _whole_lines(pieces: Iterable[str]) -> Generator[str]:
+    """Lines without their ends, of texts that are lines or pieces of them."""
+    unfinished: list[str] = []
+    for piece in pieces:
+        unfinished.append(piece.removesuffix("\n"))
+        if piece.endswith("\n"):
+            yield "".join(unfinished)
+            unfinished.clear()
 
 
 def _amount(found: Found, grep: str) -> str:

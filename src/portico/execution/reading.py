@@ -1,7 +1,9 @@
 """Parts of a stored result: by page, and by what matches. Pure; bounded in time and tokens.
 
 A caller writes the pattern, so it is taken for hostile. A regular expression can need years: `regex` is asked with a
-deadline, and lets others run while it looks; plain words never become an expression at all.
+deadline, and lets others run while it looks; it remembers every turn of a repeated group, so it looks at a part of a
+long line at a time; and to compile groups inside repeated groups takes it twice as long for each, with the lock held,
+so there may be few. Plain words never become an expression at all.
 """
 
 import re
@@ -16,6 +18,8 @@ Count = Callable[[str], int]
 
 MAX_EXPRESSION = 1_000
 """Characters of a pattern."""
+MAX_GROUPS = 12
+"""Opening brackets of a pattern."""
 GREP_S = 2.0
 AROUND = 160
 """Characters of a long line that are shown either side of a match."""
@@ -23,9 +27,14 @@ LONG_LINE = 4 * AROUND
 """A longer line is not shown whole: each match in it is shown by itself."""
 _WINDOW = 256 * 1024
 """Characters that are folded at once, with the interpreter's lock held."""
+_REACH = 64 * 1024
+"""Characters of a line that an expression is held against at once; no match in a longer line has more."""
+_AHEAD = 1_000
+"""Characters before the end of such a part where a match may look different with what comes after it."""
 _CHARS_PER_TOKEN = 8
 """A token has seldom more, so that megabytes need not be counted to find the first pages of them."""
 _SPECIAL = re.compile(r"[\\^$*+?{}\[\]|()]|\.[*+]")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 _BEYOND_REGULAR = re.compile(r"\(\?(?:R|&|P>|[0-9+-]|\()|\{[^{}]*[eids]\s*[<{]|\{[eids][:}]")
 """Recursion, conditions and fuzzy matching: what no grep has, and what costs memory rather than time."""
 _BETWEEN_ROWS = re.compile(r"(?<=[}\])]),\s{0,4}(?=[{\[(])")
@@ -106,6 +115,8 @@ def matcher(grep: str) -> Matcher:
         raise InvalidArguments(
             "grep knows no recursion, conditions or fuzzy matching", advice="Use plain text or a simpler expression."
         )
+    if _ESCAPED.sub("", grep).count("(") > MAX_GROUPS:
+        raise InvalidArguments(f"grep has more than {MAX_GROUPS} groups", advice="Use a simpler expression.")
     try:
         compiled = regex.compile(grep, regex.IGNORECASE if folds else 0)
     except (regex.error, OverflowError, RecursionError, ValueError):
@@ -117,11 +128,17 @@ def matcher(grep: str) -> Matcher:
             seconds = ends - time.monotonic()
             if seconds <= 0:
                 raise TimeUpError(start)
-            found = compiled.search(line, start, timeout=max(seconds, 0.001), concurrent=True)
-            if found is None:
+            edge = min(len(line), start + _REACH)
+            found = compiled.search(line, start, edge, timeout=max(seconds, 0.001), concurrent=True)
+            if found is None and edge == len(line):
                 return
-            yield found.span()
-            start = max(found.end(), found.start() + 1)
+            if found is None:
+                start += _REACH // 2
+            elif edge < len(line) and found.end() > edge - _AHEAD and found.start() > start:
+                start = found.start()  # once more, with what comes after it
+            else:
+                yield found.span()
+                start = max(found.end(), found.start() + 1)
 
     return Matcher(spans, plain=False)
 

@@ -3,36 +3,32 @@
 Most paths go down by name and then over a list: those are followed through the stream of parts, one item of the list at
 a time, and what comes before and after is never built. What cannot be done so is done on the part it is about.
 
-A caller writes the path, so it is taken for hostile: JMESPath can double a list with every few characters, and what its
-steps make is added up.
+A caller writes the path, so it is taken for hostile: `path_interpreter` counts what its steps make, before they do.
 """
 
+import contextlib
 import json
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments
 from portico.execution.json_stream import Part, dismantle, parts, whole
 
+if TYPE_CHECKING:
+    from portico.execution.path_interpreter import Allowance
+
 MAX_EXPRESSION = 1_000
 """Characters of a path."""
 MAX_MADE = 10_000_000
-"""Items and characters that the steps of a path may make in all."""
+"""Items (of 8 bytes) and characters that the steps of a path may make in all."""
 PATH_S = 5.0
 
-_MAKING = frozenset(
-    ("projection", "value_projection", "filter_projection", "flatten", "slice", "multi_select_list",
-     "function_expression")
-)  # fmt: skip
-"""Steps that make lists or texts; the others pick what is there."""
 _LEADING = frozenset(
     ("subexpression", "index_expression", "pipe", "projection", "value_projection", "filter_projection", "flatten")
 )
 """Steps whose first child is the step before them."""
-_ADVICE = "Select fewer items first: items[0:100].…"
 
 Node = Mapping[str, Any]
 
@@ -40,39 +36,80 @@ Node = Mapping[str, Any]
 class Selection:
     """What a path selects. `close` takes it apart, when it has been read."""
 
-    def __init__(self, value: Any, built: list[Any]) -> None:
+    def __init__(self, value: Any, built: list[Any], allowance: "Allowance | None" = None) -> None:
         self.value = value
         self._built = built
+        self._allowance = allowance
 
     def close(self) -> None:
         """Free what was built for it, bit by bit."""
         self.value = None
+        if self._allowance is not None:
+            self._allowance.release()
         dismantle(self._built)
 
 
-def selected(stream: Iterable[Part], path: str, *, member: str | None = None) -> Selection:
+def selected(stream: Iterable[Part], path: str, *, member: str | None = None, owned: bool = False) -> Selection:
     """What a JMESPath expression makes of the value these are the parts of; raises InvalidArguments.
 
-    The stream is the caller's own: what is built from it is taken apart afterwards. With `member`, the value is taken
-    for what that one field holds, and a path that does not begin with it finds nothing.
+    The stream is the caller's own: what is built from it is taken apart afterwards, with `owned` also where the path
+    fails. With `member`, the value is taken for what that one field holds, and a path that does not begin with it finds
+    nothing.
     """
-    import jmespath
-    from jmespath.exceptions import JMESPathError
+    # Here, because jmespath is only read when somebody asks for a path.
+    from portico.execution.path_interpreter import Allowance
 
     if len(path) > MAX_EXPRESSION:
         raise InvalidArguments(f"path has more than {MAX_EXPRESSION} characters", advice="Ask for less at a time.")
+    allowance = Allowance(MAX_MADE, PATH_S)
+    following = _Following(allowance)
+    with _explained(path):
+        try:
+            parsed = parse(path)
+            if member is not None and (parsed := _below(parsed, member)) is None:
+                return Selection(None, [])
+            return Selection(following.over(parsed, iter(stream)), following.built, allowance)
+        except BaseException:
+            Selection(None, following.built if owned else [], allowance).close()
+            raise
+
+
+def evaluate(path: str, value: Any, most: int) -> Any:
+    """What a JMESPath expression makes of a value, by steps that make so much at most; raises InvalidArguments."""
+    from portico.execution.path_interpreter import Allowance, BoundedInterpreter
+
+    with _explained(path):
+        return BoundedInterpreter(Allowance(most, PATH_S)).visit(parse(path), value)
+
+
+def parse(path: str) -> Node:
+    """A path taken apart; raises JMESPathError, ValueError, TypeError and RecursionError."""
+    from portico.execution.path_interpreter import PathParser
+
+    return cast("Node", PathParser().parse(path).parsed)
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Generator[None]:
+    """Say what is wrong with a path, but not with which value: that may be of any size, and written out larger."""
+    from jmespath.exceptions import JMESPathError, JMESPathTypeError
+
     try:
-        following, parsed = _Following(), cast("Node", jmespath.compile(path).parsed)
-        if member is not None and (parsed := _below(parsed, member)) is None:
-            return Selection(None, [])
-        return Selection(following.over(parsed, iter(stream)), following.built)
+        yield
+    except JMESPathTypeError as error:
+        wanted = ", ".join(map(str, error.expected_types))
+        raise _unusable(path, f"{error.function_name}() takes {wanted}, not {error.actual_type}") from None
     except (JMESPathError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
-        raise InvalidArguments(
-            f"the path {quoted(path)} cannot be used: {' '.join(str(error).split())[:300]}",
-            advice="It is JMESPath: items[0:10].name, items[?state=='open'].{id: id, title: title}, keys(@).",
-        ) from None
+        raise _unusable(path, " ".join(str(error).split())[:300]) from None
     except RecursionError:
         raise InvalidArguments("the path goes too deep", advice="Take fewer steps at a time.") from None
+
+
+def _unusable(path: str, why: str) -> InvalidArguments:
+    return InvalidArguments(
+        f"the path {quoted(path)} cannot be used: {why}",
+        advice="It is JMESPath: items[0:10].name, items[?state=='open'].{id: id, title: title}, keys(@).",
+    )
 
 
 def is_field(path: str, name: str) -> bool:
@@ -95,8 +132,11 @@ def _below(node: Node, member: str) -> Node | None:
 class _Following:
     """Follows one path."""
 
-    def __init__(self) -> None:
-        self._visitor = _bounded()
+    def __init__(self, allowance: "Allowance") -> None:
+        from portico.execution.path_interpreter import BoundedInterpreter
+
+        self._allowance = allowance
+        self._visitor = BoundedInterpreter(allowance)
         self.built: list[Any] = []
 
     def over(self, node: Node, stream: Iterator[Part]) -> Any:
@@ -129,14 +169,14 @@ class _Following:
         return value
 
     def _projected(self, items: Iterator[Any], then: Node, condition: Node | None = None) -> list[Any]:
-        found: list[Any] = []
+        found = self._allowance.new_list()
         for item in items:
             if condition is not None and not self._visitor.holds(self._visit(condition, item)):
                 continue
             made = self._visit(then, item)
             if made is not None:
                 found.append(made)
-                self._visitor.spend(1)
+                self._allowance.spend(1)
                 if made is item:
                     self.built.append(item)
         return found
@@ -227,35 +267,3 @@ def _each(stream: Iterator[Part]) -> Iterator[Any]:
         if part[0] == "close":
             return
         yield part[2] if part[0] == "item" else whole(_one(part, stream))
-
-
-def _bounded() -> Any:
-    # Here, because jmespath is only read when somebody asks for a path.
-    from jmespath.visitor import TreeInterpreter
-
-    class Bounded(TreeInterpreter):
-        """Adds up what every step makes, and looks at the clock."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._made = self._steps = 0
-            self._ends = time.monotonic() + PATH_S
-
-        def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-            found: Any = super().visit(node, *args, **kwargs)
-            self.spend(len(found) if isinstance(found, list | str) and node["type"] in _MAKING else 0)
-            return found
-
-        def spend(self, made: int) -> None:
-            self._made += made
-            self._steps += 1
-            if self._made > MAX_MADE:
-                raise InvalidArguments("the path yields too much", advice=_ADVICE)
-            if not self._steps % 256 and time.monotonic() > self._ends:
-                raise InvalidArguments("the path takes too long", advice=_ADVICE)
-
-        def holds(self, value: Any) -> bool:
-            # As JMESPath has it: zero is true.
-            return bool(value) or (isinstance(value, int | float) and not isinstance(value, bool))
-
-    return Bounded()

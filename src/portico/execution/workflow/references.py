@@ -17,9 +17,8 @@ from typing import Any, cast
 
 from portico.catalog.visible import quoted
 from portico.errors import InvalidArguments
-from portico.execution.json_stream import parts
-from portico.execution.selecting import MAX_EXPRESSION, selected
-from portico.upstream import jsontext
+from portico.execution.json_stream import compact, encode, parts
+from portico.execution.selecting import MAX_EXPRESSION, evaluate, parse
 
 INPUTS, ITEM, INDEX = "inputs", "item", "index"
 RESERVED = frozenset((INPUTS, ITEM, INDEX))
@@ -82,7 +81,7 @@ class Reference:
         """What it finds; raises InvalidArguments where JMESPath does. Anything but a plain way may take its time."""
         if self.way is not None:
             return _down(scope, self.way)
-        return selected(parts({name: scope.get(name) for name in self.names}), self.path).value
+        return evaluate(self.path, {name: scope.get(name) for name in self.names}, MAX_FILLED)
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,12 @@ class Template:
         chars = 0
         for part in self.parts:
             _in_time(until)
-            texts.append(part if isinstance(part, str) else _written(part.found(scope)))
-            chars += len(texts[-1])
-            if chars > MAX_FILLED:
-                raise too_large()
+            for piece in (part,) if isinstance(part, str) else _written(part.found(scope)):
+                _in_time(until)
+                chars += len(piece)
+                if chars > MAX_FILLED:
+                    raise too_large()
+                texts.append(piece)
         return "".join(texts)
 
 
@@ -143,8 +144,7 @@ def template(text: str) -> Template | str:
 
 def expression(text: str) -> Reference:
     """One expression, as it stands between the braces; raises BadReference."""
-    import jmespath  # only whoever runs workflows pays for it
-    from jmespath.exceptions import JMESPathError
+    from jmespath.exceptions import JMESPathError  # only whoever runs workflows pays for it
 
     written = text.strip()
     if not written:
@@ -153,7 +153,7 @@ def expression(text: str) -> Reference:
         raise BadReference(f"the expression has more than {MAX_EXPRESSION} characters")
     path = _TOKEN.sub(_understood, written)
     try:
-        parsed = cast("Node", jmespath.compile(path).parsed)
+        parsed = parse(path)
         names, needs = frozenset(_names(parsed)), tuple(dict.fromkeys(_needs(parsed)))
         return Reference(written, path, names, needs, frozenset(_inputs(parsed)), _way(parsed))
     except (JMESPathError, ValueError, TypeError) as error:
@@ -339,10 +339,12 @@ def _down(value: Any, way: tuple[str | int, ...]) -> Any:
     return value
 
 
-def _written(value: Any) -> str:
+def _written(value: Any) -> Iterator[str]:
+    """A value as text, in pieces."""
     if isinstance(value, str):
-        return value
+        yield value
+        return
     try:
-        return jsontext.dumps(value).decode()
+        yield from compact(parts(value), encode)
     except (TypeError, ValueError, RecursionError):
         raise InvalidArguments("a value cannot be written out as JSON", advice="Refer to a part of it.") from None

@@ -15,7 +15,7 @@ from typing import Any, cast
 from portico.catalog.tool import Tool
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidArguments, PorticoError, RemoteError
 from portico.execution.call import Calls, Origin
-from portico.execution.json_stream import weight
+from portico.execution.json_stream import compact, parts, weight
 from portico.execution.marks import REPAIRED, marks_of
 from portico.execution.workflow.answers import failure_of, value_and_size
 from portico.execution.workflow.checking import Planned
@@ -346,11 +346,17 @@ def _empty(step: Step, scope: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _fingerprint(value: Any) -> str:
+    digest = hashlib.blake2b(digest_size=16)
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+        for piece in compact(parts(value, ordered=True), _ordered):
+            digest.update(piece.encode(errors="surrogatepass"))
     except (TypeError, ValueError, RecursionError):
         raise InvalidArguments("the arguments cannot be written as JSON", advice="Refer to less at a time.") from None
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return digest.hexdigest()
+
+
+def _ordered(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _kind(value: Any) -> str:

@@ -1,0 +1,372 @@
+"""A JMESPath interpreter that no expression can make work long at a time, or make much. Pure.
+
+jmespath hands whole values to single calls of Python: a sort of a million texts, `==` of two values that hold the same
+value twice on every level, the JSON of such a value. Each keeps the interpreter's lock until it is done, and `[@, @]`
+doubles a value for five characters. Here every step pays for what it makes before it makes it, and no call goes over
+more than a few thousand items or a quarter of a million characters.
+"""
+
+import contextlib
+import heapq
+import json
+import operator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, ClassVar, cast
+
+from jmespath.exceptions import JMESPathTypeError
+from jmespath.functions import Functions, signature
+from jmespath.parser import Parser
+from jmespath.visitor import Options, TreeInterpreter
+
+from portico.errors import InvalidArguments
+from portico.execution.json_stream import compact, parts
+
+CHUNK = 4_096
+"""Items that one call goes over."""
+WINDOW = 256 * 1024
+"""Characters that one call goes over."""
+MAX_SOUGHT = 1_000_000
+"""Characters of a text that `contains` looks for."""
+MAX_DIGITS = 4_300
+"""Characters of a text that `to_number` reads; Python reads no longer integer."""
+_OBJECT, _FIELD, _LIST = 20, 4, 7
+"""What an empty object, one field of it and an empty list cost, in items of 8 bytes."""
+_CONTAINERS = (list, dict)
+_LOOKS = 256
+"""Steps between two looks at the clock."""
+_ADVICE = "Select fewer items first: items[0:100].…"
+
+
+class PathParser(Parser):
+    """jmespath's parser, which keeps the last paths; these may be long, so here they are few."""
+
+    _CACHE: ClassVar[dict[str, Any]] = {}
+    _MAX_SIZE = 32
+
+
+class Allowance:
+    """What one path may still make and how long it may take; holds what it has made."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._left = most
+        self._steps = 0
+        self._ends = time.monotonic() + seconds
+        self.made: list[Any] = []
+        """Every list and object that a step made."""
+
+    def spend(self, made: int) -> None:
+        """Pay for a step and the items or characters it is about to make; raises InvalidArguments."""
+        self._left -= made
+        self._steps += 1
+        if self._left < 0:
+            raise InvalidArguments("the path yields too much", advice=_ADVICE)
+        if not self._steps % _LOOKS and time.monotonic() > self._ends:
+            raise InvalidArguments("the path takes too long", advice=_ADVICE)
+
+    def new_list(self) -> list[Any]:
+        """An empty list."""
+        self.spend(_LIST)
+        made: list[Any] = []
+        self.made.append(made)
+        return made
+
+    def new_object(self) -> dict[str, Any]:
+        """An empty object."""
+        self.spend(_OBJECT)
+        made: dict[str, Any] = {}
+        self.made.append(made)
+        return made
+
+    def collect(self, items: Iterable[Any]) -> list[Any]:
+        """A list of these items, taken a few thousand at a time."""
+        found, rest = self.new_list(), iter(items)
+        while some := list(islice(rest, CHUNK)):
+            self.spend(len(some))
+            found += some
+        return found
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """Whether two values are equal, as Python says; pays for every pair that is looked at."""
+        pending: list[tuple[Any, Any]] = [(one, other)]
+        seen: set[tuple[int, int]] = set()
+        while pending:
+            one, other = pending.pop()
+            self.spend(0)
+            if one is other or (id(one), id(other)) in seen:
+                continue
+            if not (isinstance(one, _CONTAINERS) and isinstance(other, _CONTAINERS)):
+                if one != other:
+                    return False
+                continue
+            seen.add((id(one), id(other)))
+            pairs = _pairs(one, other)
+            if pairs is None:
+                return False
+            while some := list(islice(pairs, CHUNK)):
+                self.spend(len(some))
+                pending += some
+        return True
+
+    def release(self) -> None:
+        """Empty all that was made, a few thousand items at a time: what it has selected is gone then."""
+        while self.made:
+            one = self.made.pop()
+            if isinstance(one, list):
+                while one:
+                    del one[-CHUNK:]
+            else:
+                while one:
+                    one.popitem()
+
+
+class BoundedFunctions(Functions):
+    """The functions of JMESPath, in portions; those that go over no items are jmespath's own."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+
+    @signature({"types": ["array-number"]})
+    def _func_sum(self, arg: list[Any]) -> Any:
+        total: Any = 0
+        for some in _chunks(arg):
+            self._allowance.spend(0)
+            total = sum(some, total)
+        return total
+
+    @signature({"types": ["array-number"]})
+    def _func_avg(self, arg: list[Any]) -> Any:
+        return self._func_sum(arg) / len(arg) if arg else None
+
+    @signature({"types": []})
+    def _func_to_string(self, arg: Any) -> str:
+        if isinstance(arg, str):
+            return arg
+        pieces = self._allowance.new_list()
+        for piece in compact(parts(arg), _to_json):
+            self._allowance.spend(len(piece))
+            pieces.append(piece)
+        return "".join(pieces)
+
+    @signature({"types": []})
+    def _func_to_number(self, arg: Any) -> Any:
+        if not isinstance(arg, str):
+            return arg if _kind(arg) == "number" else None
+        for read in (int, float) if len(arg) <= MAX_DIGITS else ():
+            with contextlib.suppress(ValueError):
+                return read(arg)
+        return None
+
+    @signature({"types": ["array", "string"]}, {"types": []})
+    def _func_contains(self, subject: Any, search: Any) -> bool:
+        if isinstance(subject, list):
+            return any(self._allowance.equal(search, item) for item in cast("list[Any]", subject))
+        if len(search) > MAX_SOUGHT:
+            raise InvalidArguments(f"contains() looks for {MAX_SOUGHT:,} characters at most", advice=_ADVICE)
+        # What begins in a window may end behind it.
+        return any(
+            subject.find(search, at, at + WINDOW + len(search)) >= 0 for at in range(0, len(subject) or 1, WINDOW)
+        )
+
+    @signature({"types": ["array", "string"]})
+    def _func_reverse(self, arg: Any) -> Any:
+        if isinstance(arg, str):
+            self._allowance.spend(len(arg))
+            return arg[::-1]
+        return self._allowance.collect(reversed(arg))
+
+    @signature({"types": ["string"]}, {"types": ["array-string"]})
+    def _func_join(self, separator: str, array: list[str]) -> str:
+        joined: list[str] = []
+        for some in _chunks(array):
+            self._allowance.spend(sum(map(len, some)) + len(some) * (len(separator) + 1))
+            joined.append(separator.join(some))
+        return separator.join(joined)
+
+    @signature({"types": ["expref"]}, {"types": ["array"]})
+    def _func_map(self, expref: Any, arg: list[Any]) -> list[Any]:
+        found = self._allowance.new_list()
+        for element in arg:
+            self._allowance.spend(1)
+            found.append(expref.visit(expref.expression, element))
+        return found
+
+    @signature({"types": ["array-number", "array-string"]})
+    def _func_max(self, arg: list[Any]) -> Any:
+        return self._extreme(arg, operator.gt)
+
+    @signature({"types": ["array-number", "array-string"]})
+    def _func_min(self, arg: list[Any]) -> Any:
+        return self._extreme(arg, operator.lt)
+
+    @signature({"types": ["object"], "variadic": True})
+    def _func_merge(self, *arguments: dict[str, Any]) -> dict[str, Any]:
+        merged = self._allowance.new_object()
+        for key, value in chain.from_iterable(one.items() for one in arguments):
+            self._allowance.spend(_FIELD)
+            merged[key] = value
+        return merged
+
+    @signature({"types": ["array-string", "array-number"]})
+    def _func_sort(self, arg: list[Any]) -> list[Any]:
+        return self._allowance.collect(arg[number] for number in self._order(arg))
+
+    @signature({"types": ["object"]})
+    def _func_keys(self, arg: dict[str, Any]) -> list[Any]:
+        return self._allowance.collect(arg)
+
+    @signature({"types": ["object"]})
+    def _func_values(self, arg: dict[str, Any]) -> list[Any]:
+        return self._allowance.collect(arg.values())
+
+    @signature({"types": ["array"]}, {"types": ["expref"]})
+    def _func_sort_by(self, array: list[Any], expref: Any) -> list[Any]:
+        if not array:
+            return array
+        keys = self._allowance.collect(expref.visit(expref.expression, item) for item in array)
+        wanted = [_kind(keys[0])] if _kind(keys[0]) in ("string", "number") else ["string", "number"]
+        for key in keys:
+            if _kind(key) not in wanted:
+                raise JMESPathTypeError("sort_by", key, _kind(key), wanted)
+        return self._allowance.collect(array[number] for number in self._order(keys))
+
+    def _extreme(self, items: list[Any], better: Callable[[Any, Any], bool]) -> Any:
+        found = items[0] if items else None
+        for item in items:
+            self._allowance.spend(0)
+            if better(item, found):
+                found = item
+        return found
+
+    def _order(self, keys: Sequence[Any]) -> Iterator[int]:
+        """The numbers of these keys in their order: sorted in portions, which are then merged."""
+        portions: list[list[int]] = []
+        chars = WINDOW
+        for number, key in enumerate(keys):
+            length = len(key) if isinstance(key, str) else 0
+            self._allowance.spend(1 + length // 8)
+            chars += length
+            if chars >= WINDOW or len(portions[-1]) >= CHUNK:
+                portions.append([])
+                chars = length
+            portions[-1].append(number)
+        for portion in portions:
+            portion.sort(key=keys.__getitem__)
+        return iter(heapq.merge(*portions, key=keys.__getitem__))
+
+
+class BoundedInterpreter(TreeInterpreter):
+    """Evaluates a parsed path."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        super().__init__(Options(custom_functions=BoundedFunctions(allowance)))
+        self._allowance = allowance
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        """What a step makes of a value."""
+        self._allowance.spend(0)
+        return super().visit(node, *args, **kwargs)
+
+    def holds(self, value: Any) -> bool:
+        """Whether a filter takes a value for true: zero is."""
+        return bool(value) or _kind(value) == "number"
+
+    def visit_comparator(self, node: Any, value: Any) -> Any:
+        """Compare; only numbers and texts have an order."""
+        if node["value"] not in ("eq", "ne"):
+            return super().visit_comparator(node, value)
+        one, other = (self.visit(child, value) for child in node["children"])
+        both = self._allowance.equal(one, other) and isinstance(one, bool) is isinstance(other, bool)
+        return both is (node["value"] == "eq")
+
+    def visit_projection(self, node: Any, value: Any) -> Any:
+        """The same step for every item."""
+        base = self.visit(node["children"][0], value)
+        return self._project(node["children"][1], base) if isinstance(base, list) else None
+
+    def visit_filter_projection(self, node: Any, value: Any) -> Any:
+        """The same step for every item that a condition holds for."""
+        base, (_, then, condition) = self.visit(node["children"][0], value), node["children"]
+        if not isinstance(base, list):
+            return None
+        items = cast("list[Any]", base)
+        return self._project(then, (item for item in items if self.holds(self.visit(condition, item))))
+
+    def visit_value_projection(self, node: Any, value: Any) -> Any:
+        """The same step for every value of an object."""
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, dict):
+            return None
+        return self._project(node["children"][1], cast("dict[str, Any]", base).values())
+
+    def visit_flatten(self, node: Any, value: Any) -> Any:
+        """The items of the lists in a list."""
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        lists = (cast("list[Any]", one) if isinstance(one, list) else (one,) for one in cast("list[Any]", base))
+        return self._allowance.collect(chain.from_iterable(lists))
+
+    def visit_slice(self, node: Any, value: Any) -> Any:
+        """Some of the items."""
+        if not isinstance(value, list):
+            return None
+        items = cast("list[Any]", value)
+        numbers = range(*slice(*node["children"]).indices(len(items)))
+        return self._allowance.collect(items[number] for number in numbers)
+
+    def visit_multi_select_list(self, node: Any, value: Any) -> Any:
+        """A list of what several steps make."""
+        if value is None:
+            return None
+        made = [self.visit(child, value) for child in node["children"]]
+        return self._allowance.collect(made)
+
+    def visit_multi_select_dict(self, node: Any, value: Any) -> Any:
+        """An object of what several steps make."""
+        if value is None:
+            return None
+        fields = {child["value"]: self.visit(child, value) for child in node["children"]}
+        self._allowance.spend(_FIELD * len(fields))
+        made = self._allowance.new_object()
+        made.update(fields)
+        return made
+
+    def _project(self, then: Mapping[str, Any], items: Iterable[Any]) -> list[Any]:
+        found = self._allowance.new_list()
+        for item in items:
+            made = self.visit(then, item)
+            if made is not None:
+                self._allowance.spend(1)
+                found.append(made)
+        return found
+
+
+def _pairs(one: Any, other: Any) -> Iterator[tuple[Any, Any]] | None:
+    """What has to be equal for two containers to be; None where they cannot be."""
+    if len(one) != len(other) or isinstance(one, list) is not isinstance(other, list):
+        return None
+    if isinstance(one, list):
+        return zip(cast("list[Any]", one), other, strict=True)
+    if any(key not in other for key in one):
+        return None
+    return ((value, other[key]) for key, value in one.items())
+
+
+def _chunks(items: list[Any]) -> Iterator[list[Any]]:
+    return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
+
+
+def _kind(value: Any) -> str:
+    """The type of a value, as JMESPath names it."""
+    if isinstance(value, bool):  # to Python also a number
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    names = {str: "string", list: "array", dict: "object", type(None): "null"}
+    return names.get(type(value), "unknown")
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), default=str)
