@@ -58,7 +58,7 @@ class Offered:
 
     async def about(self, method: str, params: Raw, origin: Origin) -> Raw:
         """Read or watch one resource."""
-        server, inner = self.locate(params["uri"], origin.caller.owner)
+        server, inner = self.locate(params["uri"], origin.caller.state)
         result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
         return result if self._sight.sole else outer_contents(server, result)
 
@@ -109,6 +109,6 @@ class Offered:
             server, name = self._locate_prompt(reference.get("name"))
             inner: Raw = {**reference, "name": name}
         else:
-            server, uri = self.locate(str(reference.get("uri")), origin.caller.owner)
+            server, uri = self.locate(str(reference.get("uri")), origin.caller.state)
             inner = {**reference, "uri": uri}
         return await self._calls.ask(server, "completion/complete", {**params, "ref": inner}, origin)

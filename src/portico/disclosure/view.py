@@ -71,7 +71,8 @@ class View:
         """The servers as they were when every one of them had been heard."""
         self._calls = calls
         self._bus = bus
-        links = Links()
+        self._links = links = Links()
+        self._means = means
         self._large = large
         self.state = StateHandles()
         self._toolbox = Toolbox(self.sight, calls, self.searching, links, large, means, self.state)
@@ -245,6 +246,14 @@ class View:
     def locate(self, uri: str, owner: str) -> tuple[str, str]:
         """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
         return self._offered.locate(uri, owner)
+
+    def has_links(self, caller: Caller) -> bool:
+        """Whether links are kept that were given to this caller."""
+        return self._links.has(caller)
+
+    def has_stored(self, caller: Caller) -> bool:
+        """Whether values are kept that this caller's scripts stored."""
+        return self._means is not None and self._means.scripts.memory.has(caller)
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""

@@ -1,7 +1,7 @@
 """Large results that wait to be read: who may, for how long, and how many. The index is in memory, the bodies on disk.
 
-An id is as good as a key: 128 random bits, and another caller's is not found. What is over its time or over the total
-goes, first the oldest of whoever holds most.
+An id is as good as a key: 128 random bits. A session's result is found in that session only, one of a client without a
+session by whoever has the id. What is over its time or over the total goes, first the oldest of whoever holds most.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from portico.access import Caller
@@ -37,6 +37,8 @@ class Stored:
     kind: Kind
     size: int
     expires: float
+    counted_for: str
+    """The caller whose share of the room it takes."""
     mime: str = ""
     member: str | None = None
     """The only field of the answer, whose text this is; None where it is the answer itself."""
@@ -48,7 +50,12 @@ class Stored:
 
 
 def owner_of(caller: Caller) -> str:
-    """Whose results these are: a session's where there is one, else a client's by its identity or name and profile."""
+    """Who may use what has an id: the session it was issued in; where there is none, whoever in the profile has it."""
+    return f"{caller.profile}\n{caller.session}"
+
+
+def share_of(caller: Caller) -> str:
+    """Whom what is kept for a caller is counted for, when there is not room for all; never whether it may use it."""
     return f"{caller.profile}\n{caller.owner}"
 
 
@@ -109,7 +116,7 @@ class ResultStore:
         except asyncio.CancelledError:
             writing.add_done_callback(lambda done: self._abandoned(name, done))
             raise
-        stored = Stored(name, owner_of(caller), tool, kind, size, expires, mime, member)
+        stored = Stored(name, owner_of(caller), tool, kind, size, expires, share_of(caller), mime, member)
         with self._lock:
             self._stored[name] = stored
             self._held += size
@@ -120,9 +127,7 @@ class ResultStore:
         """A result by its id or URI; raises UnknownName, also for another caller's."""
         name = result_id.strip().removeprefix(SCHEME)
         stored = self._stored.get(name)
-        # Who brings a handle now had none when it was told of it: what it was given then is its own too.
-        owners = (owner_of(caller), owner_of(replace(caller, identity="")))
-        if stored is None or stored.owner not in owners or stored.expires <= self._clock():
+        if stored is None or stored.owner != owner_of(caller) or stored.expires <= self._clock():
             raise UnknownName(
                 "there is no such result",
                 advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; call the tool again for a new one.",
@@ -153,9 +158,9 @@ class ResultStore:
         while self._held > self._total_bytes and (others := [one for one in self._all() if one is not newest]):
             held: dict[str, int] = {}
             for one in (*others, newest):
-                held[one.owner] = held.get(one.owner, 0) + one.size
-            most = max(held, key=lambda owner: held[owner])
-            self.drop(next((one for one in others if one.owner == most), others[0]))
+                held[one.counted_for] = held.get(one.counted_for, 0) + one.size
+            most = max(held, key=lambda caller: held[caller])
+            self.drop(next((one for one in others if one.counted_for == most), others[0]))
 
     def _expire(self) -> None:
         now = self._clock()

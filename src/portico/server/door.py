@@ -22,7 +22,7 @@ from pydantic import RootModel, ValidationError
 
 from portico import __version__
 from portico.access import Caller
-from portico.disclosure.own_state import Handle, brought, told
+from portico.disclosure.own_state import brought, new_handle, told
 from portico.disclosure.view import Face, View
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
 from portico.events import (
@@ -196,7 +196,7 @@ class Door:
     async def _handled(self, method: str, given: Any, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
         if given is not None:
             origin = replace(origin, caller=_with_handle(origin.caller, self.view.state.redeem(given)))
-        if not origin.caller.instance and self.view.sight.isolated:
+        if not origin.caller.state and (method == "tools/call" or self.view.sight.isolated):
             return await self._by_a_stranger(method, params, origin, era)
         return await self.view.handle(method, params, origin, era)
 
@@ -214,28 +214,26 @@ class Door:
         name, profile = info.client_info.name if info else "", self.view.face.profile
         if era == "legacy" or ctx.request is None:
             return Caller(session_of(ctx).id, name, profile)
-        # Over HTTP a modern request stands alone: only the token it was let in by tells whose it is.
+        # Over HTTP a modern request stands alone. Its token and name say whom it counts for, not whose anything is.
         return Caller("", name, profile, identity_of(ctx, profile, name))
 
     async def _by_a_stranger(self, method: str, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
         """Answer who cannot be told from others: what it begins is its own, and it is told how to come back to it."""
-        handle = self.view.state.issue()
+        handle = new_handle()
         caller = replace(origin.caller, handle=handle.key)
         try:
             result = await self.view.handle(method, params, replace(origin, caller=caller), era)
         except BaseException:
-            self._forget_stranger(handle)
+            # It is not told its handle: nobody can come back to what it began.
+            for upstream in self._isolated():
+                upstream.let_go(handle.key)
             raise
-        if not any(upstream.has(handle.key) for upstream in self._isolated()):
-            self.view.state.forget(handle)
+        stateful = self.view.has_stored(caller) or any(upstream.has(handle.key) for upstream in self._isolated())
+        if not stateful and not self.view.has_links(caller):
             return result
-        return told(result, handle, in_words=method == "tools/call" and params.get("name") in self.view.face.enabled)
-
-    def _forget_stranger(self, handle: Handle) -> None:
-        """It was not told its handle: nobody can come back to what it began."""
-        self.view.state.forget(handle)
-        for upstream in self._isolated():
-            upstream.let_go(handle.key)
+        self.view.state.issue(handle, caller.owner)
+        by_model = method == "tools/call" and params.get("name") in self.view.face.enabled
+        return told(result, handle, in_words=by_model and stateful)
 
     def _isolated(self) -> list[Upstream]:
         return [upstream for upstream in self._upstreams.values() if upstream.isolated]

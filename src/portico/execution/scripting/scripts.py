@@ -37,6 +37,8 @@ _HEAVY = 256 * 1024
 """Characters of a result that is read in a thread."""
 _ERROR_CHARS = 2_000
 _REPAIRS, _SEEN, _KEYS = 5, 60, 12
+_LOADS = re.compile(r"\bload\s*\(")
+_NOTHING_LOADED = "Nothing is stored for load: pass session as the answer of the script that stored something told it."
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 Function = Callable[..., Awaitable[Any]]
@@ -125,10 +127,13 @@ class Scripts:
             self.memory.load(origin.caller) if "load" in code else {},
             limits,
         )
+        # A client with a session knows what it stored; another may have left out the handle to it.
+        lost = not origin.caller.session and not self.memory.has(origin.caller) and bool(_LOADS.search(code))
         started = time.perf_counter()
         outcome = await self._engines.of(language).run(script, host.ask)
         refused = self.memory.store(origin.caller, outcome.stored)
-        advice = " ".join(filter(None, (hint(script, outcome, around.snapshot, host.answers), refused)))
+        told = (hint(script, outcome, around.snapshot, host.answers), refused, _NOTHING_LOADED if lost else "")
+        advice = " ".join(filter(None, told))
         return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
 
     @property
