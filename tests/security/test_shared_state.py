@@ -219,3 +219,36 @@ async def test_a_server_is_not_told_the_handle_of_its_caller() -> None:
         assert handle is not None
         await call(client, "run_code", code=code, language="lua", session=handle)
     assert handle not in str(backend.requests)
+
+
+async def test_the_answer_to_a_question_goes_on_in_the_instance_that_asked() -> None:
+    asked: list[str] = []
+
+    def run(params: Raw, _: object) -> Raw:
+        asked.append(params.get("requestState", ""))
+        if asked[-1]:
+            return text("answered")
+        request = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object"}}}
+        return {"resultType": "input_required", "inputRequests": {"who": request}, "requestState": "its own"}
+
+    backend = fake("run", era="modern")
+    backend.on("tools/call", run)
+    token = TOKENS[1]
+    async with gateway_over({"s": backend}) as gateway, serve_http(gateway, token=token) as url:
+        await result_of_search(url, token)
+        gateway.upstreams["s"].isolated = True
+        async with raw_http(url, "modern", token=token, elicitation={}) as client:
+            params: Message = {"name": "call_tool", "arguments": {"name": "s.run"}}
+            question = await result(client, "tools/call", params)
+            opened = backend.connections
+            back = {"inputResponses": {"who": {"action": "accept", "content": {}}}}
+            answer = await client.request("tools/call", {**params, **back, "requestState": question["requestState"]})
+            assert words(answer).startswith("answered")
+            assert asked == ["", "its own"]
+            assert backend.connections == opened, "no other instance was begun for the answer"
+
+
+async def result_of_search(url: str, token: str) -> None:
+    """Wait until the server is known."""
+    async with raw_http(url, "modern", token=token) as client:
+        await call(client, "search_tools", query="run")

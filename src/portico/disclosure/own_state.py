@@ -101,12 +101,17 @@ def brought(params: Mapping[str, Any]) -> tuple[Any, Raw]:
     return meta[KEY], {**params, "_meta": rest}
 
 
+def with_handle(params: Mapping[str, Any], handle: str) -> Raw:
+    """A request or a result with a handle in its `_meta`."""
+    given = params.get("_meta")
+    return {**params, "_meta": {**(given if isinstance(given, Mapping) else {}), KEY: handle}}
+
+
 def told(result: Mapping[str, Any], handle: Handle, *, in_words: bool) -> Raw:
     """An answer with the handle to pass next time; `in_words` also for a model."""
-    given = result.get("_meta")
-    meta: Raw = {**(given if isinstance(given, Mapping) else {}), KEY: handle.text}
+    said = with_handle(result, handle.text)
     content = result.get("content")
     if not in_words or not isinstance(content, list):
-        return {**result, "_meta": meta}
+        return said
     line = f'A state is kept for you. To go on with it, pass {ARGUMENT}: "{handle.text}" with the next call.'
-    return {**result, "content": [*content, answer.block(line)], "_meta": meta}
+    return {**said, "content": [*content, answer.block(line)]}

@@ -176,9 +176,10 @@ class Door:
         )
 
         async def work(params: Raw) -> Mapping[str, Any]:
+            sealed, params = brought(params)
             extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
             origin = Origin(caller, relay, extra, waited=waited, in_rounds=rounds and era == "modern")
-            return await self._handled(ctx.method, given, params, origin, era)
+            return await self._handled(ctx.method, sealed if given is None else given, params, origin, era)
 
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watching.asked(ctx.method, params, session, Origin(caller, relay, params), era)
