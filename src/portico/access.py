@@ -21,15 +21,14 @@ class Caller:
     profile: str = ""
     """The profile it came by; empty for the front door."""
     identity: str = ""
-    """What it is counted by where it has no session: a digest of the token it was let in by and of its name, or of
-    the handle it brought. Never either of them itself. Others may have the same token and claim the same name."""
+    """A digest of the token it was let in by and of its name, where it has no session; never the token itself. Others
+    may have the same token and claim the same name."""
     handle: str = ""
     """The digest of the handle that this request is about: one that was brought, or one it will be told."""
 
     @property
     def owner(self) -> str:
-        """Whom its requests are counted for. Without a session a claim that others can make too: for fair shares
-        only, never for access."""
+        """Whom its requests are counted for. Without a session a claim that others can make too: it finds nothing."""
         return self.session or self.identity or self.name
 
     @property

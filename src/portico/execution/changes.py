@@ -16,7 +16,7 @@ from portico.catalog.sync import Catalog, Sync
 from portico.catalog.tool import Tool
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError
 from portico.events import Event, Searched, Shown
-from portico.execution.results import share_of
+from portico.execution.results import owner_of
 from portico.upstream.backend import Raw
 
 WAKE_PATIENCE_S = 2.0
@@ -93,9 +93,9 @@ class Changes:
         await sync.settled(SUSPECT_PATIENCE_S)
 
     def _seen(self, caller: Caller) -> "OrderedDict[str, str]":
-        whose = share_of(caller)
-        seen = self._callers.get(whose)
-        return _keep(self._callers, whose, OrderedDict() if seen is None else seen, MAX_CALLERS)
+        owner = owner_of(caller)
+        seen = self._callers.get(owner)
+        return _keep(self._callers, owner, OrderedDict() if seen is None else seen, MAX_CALLERS)
 
     def _saw(self, caller: Caller, addresses: Iterable[str]) -> None:
         seen, tools = self._seen(caller), self._catalog.snapshot.tools

@@ -1,7 +1,8 @@
 """Large results that wait to be read: who may, for how long, and how many. The index is in memory, the bodies on disk.
 
-An id is as good as a key: 128 random bits. A session's result is found in that session only, one of a client without a
-session by whoever has the id. What is over its time or over the total goes, first the oldest of whoever holds most.
+An id is as good as a key: 128 random bits, and another caller's is not found. Nothing is found without its id: who has
+no session shares its token and name with others. What is over its time or over the total goes, first the oldest of
+whoever holds most.
 """
 
 import asyncio
@@ -37,8 +38,6 @@ class Stored:
     kind: Kind
     size: int
     expires: float
-    counted_for: str
-    """The caller whose share of the room it takes."""
     mime: str = ""
     member: str | None = None
     """The only field of the answer, whose text this is; None where it is the answer itself."""
@@ -50,12 +49,10 @@ class Stored:
 
 
 def owner_of(caller: Caller) -> str:
-    """Who may use what has an id: the session it was issued in; where there is none, whoever in the profile has it."""
-    return f"{caller.profile}\n{caller.session}"
+    """Whom what has an id is counted for, and who may use it, if it knows the id.
 
-
-def share_of(caller: Caller) -> str:
-    """Whom what is kept for a caller is counted for, when there is not room for all; never whether it may use it."""
+    A session where there is one, else a claim that others can make too: of use beside an id, never in place of one.
+    """
     return f"{caller.profile}\n{caller.owner}"
 
 
@@ -116,7 +113,7 @@ class ResultStore:
         except asyncio.CancelledError:
             writing.add_done_callback(lambda done: self._abandoned(name, done))
             raise
-        stored = Stored(name, owner_of(caller), tool, kind, size, expires, share_of(caller), mime, member)
+        stored = Stored(name, owner_of(caller), tool, kind, size, expires, mime, member)
         with self._lock:
             self._stored[name] = stored
             self._held += size
@@ -158,9 +155,9 @@ class ResultStore:
         while self._held > self._total_bytes and (others := [one for one in self._all() if one is not newest]):
             held: dict[str, int] = {}
             for one in (*others, newest):
-                held[one.counted_for] = held.get(one.counted_for, 0) + one.size
-            most = max(held, key=lambda caller: held[caller])
-            self.drop(next((one for one in others if one.counted_for == most), others[0]))
+                held[one.owner] = held.get(one.owner, 0) + one.size
+            most = max(held, key=lambda owner: held[owner])
+            self.drop(next((one for one in others if one.owner == most), others[0]))
 
     def _expire(self) -> None:
         now = self._clock()

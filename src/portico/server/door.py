@@ -196,7 +196,7 @@ class Door:
 
     async def _handled(self, method: str, given: Any, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
         if given is not None:
-            origin = replace(origin, caller=_with_handle(origin.caller, self.view.state.redeem(given)))
+            origin = replace(origin, caller=replace(origin.caller, handle=self.view.state.redeem(given)))
         if not origin.caller.state and (method == "tools/call" or self.view.sight.isolated):
             return await self._by_a_stranger(method, params, origin, era)
         return await self.view.handle(method, params, origin, era)
@@ -207,7 +207,7 @@ class Door:
         given, _ = brought(ctx.params or {})
         caller = self._caller(ctx, "modern")
         if given is not None:
-            caller = _with_handle(caller, self.view.state.redeem(given))
+            caller = replace(caller, handle=self.view.state.redeem(given))
         return await self._watching.listen(ctx, params, Origin(caller))
 
     def _caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
@@ -304,11 +304,6 @@ class Door:
             self._watching.updated(event)
         if isinstance(event, StandingsChanged) or getattr(event, "server", None) in servers:
             self.sessions.touched(lambda uri: self.view.touched(uri, event))
-
-
-def _with_handle(caller: Caller, key: str) -> Caller:
-    """A caller that brought a handle; who has neither session nor token is known by it."""
-    return replace(caller, handle=key, identity=caller.identity or key)
 
 
 def _well_formed(ctx: ServerRequestContext[Any, Any], era: Era) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from portico.access import Caller, next_to_drop
-from portico.execution.results import share_of
+from portico.execution.results import owner_of
 
 MAX_OWNERS = 1_000
 MAX_VALUES = 2_000
@@ -83,7 +83,7 @@ class Memory:
             return "Nothing is kept between scripts of a caller that has neither a session nor a handle."
         self.expire()
         owner = _key(caller)
-        shelf = self._shelves.pop(owner, None) or _Shelf(0.0, share_of(caller))
+        shelf = self._shelves.pop(owner, None) or _Shelf(0.0, owner_of(caller))
         shelf.until = self._clock() + self._ttl
         refused = list[str]()
         for key, value in values.items():

@@ -38,7 +38,7 @@ _HEAVY = 256 * 1024
 _ERROR_CHARS = 2_000
 _REPAIRS, _SEEN, _KEYS = 5, 60, 12
 _LOADS = re.compile(r"\bload\s*\(")
-_NOTHING_LOADED = "Nothing is stored for load: pass session as the answer of the script that stored something told it."
+_NOTHING_LOADED = "Nothing is stored here for load: pass the session that the answer of the storing script told you."
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 Function = Callable[..., Awaitable[Any]]

@@ -1,7 +1,7 @@
 """Runs that can be continued: whose they are, for how long, how many and how large. In memory; one event loop's own.
 
-An id is as good as a key: 128 random bits. A session's run is found in that session only, one of a client without a
-session by whoever has the id. `last` is the last of the session, or of the handle that a client without one brings.
+An id is as good as a key: 128 random bits, and another caller's is not found. `last` is the last run of the session, or
+of the handle that a client without one brings; never that of a token or a name, which others may have too.
 """
 
 import secrets
@@ -14,7 +14,7 @@ from typing import Any
 from portico.access import Caller
 from portico.errors import InvalidArguments, UnknownName
 from portico.execution.json_stream import weight
-from portico.execution.results import owner_of, share_of
+from portico.execution.results import owner_of
 from portico.execution.workflow.checking import Planned
 from portico.execution.workflow.limits import MAX_RUNS, TOTAL_BYTES, TTL_S
 
@@ -44,10 +44,8 @@ class Run:
 
     id: str
     owner: str
-    """Who may use its id."""
     state: str = ""
     """The session or handle whose `last` it may be; empty: nobody's."""
-    counted_for: str = ""
     plan: tuple[Planned, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     done: dict[str, Done] = field(default_factory=dict)
@@ -95,7 +93,7 @@ class Runs:
 
     def new(self, caller: Caller) -> Run:
         """A run that is not kept yet."""
-        return Run(secrets.token_urlsafe(16), owner_of(caller), caller.state, share_of(caller))
+        return Run(secrets.token_urlsafe(16), owner_of(caller), caller.state)
 
     def find(self, caller: Caller, name: str) -> Run:
         """A run of this caller's; raises UnknownName, also for another's, and InvalidArguments while it is at work."""
@@ -153,6 +151,6 @@ class Runs:
             if not idle:
                 return
             for run in idle:
-                held[run.counted_for] = held.get(run.counted_for, 0) + run.size + 1
-            most = max(held, key=lambda caller: held[caller])
-            del self._runs[next(run.id for run in idle if run.counted_for == most)]
+                held[run.owner] = held.get(run.owner, 0) + run.size + 1
+            most = max(held, key=lambda owner: held[owner])
+            del self._runs[next(run.id for run in idle if run.owner == most)]
