@@ -196,9 +196,13 @@ async def test_clients_of_one_name_have_each_their_own_instance_of_a_stateful_se
 @pytest.mark.parametrize("token", TOKENS, ids=["no token", "one token"])
 async def test_a_link_that_one_client_was_given_leads_no_other_anywhere(token: str) -> None:
     async with two(token) as they:
-        answer = await call(they.ann, "call_tool", name="office.link")
-        handle = told(answer)
-        assert "error" in await they.bob.request("resources/read", {"uri": LINK})
+        await call(they.ann, "call_tool", name="office.link")
+        refused = await they.bob.request("resources/read", {"uri": LINK})
+        assert "portico://backend/SERVER/resource/URI" in refused["error"]["message"], "it says how it is read"
+        by_server = await result(they.ann, "resources/read", {"uri": f"portico://backend/office/resource/{LINK}"})
+        assert by_server["contents"][0]["text"] == "linked"
+        handle = told(await stored(they.ann, 1))
+        await call(they.ann, "call_tool", name="office.link", session=handle)
         brought = await result(they.ann, "resources/read", {"uri": LINK, "_meta": {HANDLE: handle}})
         assert brought["contents"][0]["text"] == "linked"
 

@@ -24,10 +24,6 @@ class Links:
         self._holders: dict[str, str] = {}
         """Whom the links of each session are counted for."""
 
-    def has(self, caller: Caller) -> bool:
-        """Whether a caller was given any."""
-        return caller.state in self._sessions
-
     def remember(self, caller: Caller, server: str, result: Raw) -> None:
         """Keep the links of a server's result; not for a caller that could not be told from others."""
         if not (session := caller.state):

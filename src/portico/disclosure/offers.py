@@ -23,6 +23,7 @@ from portico.upstream.backend import Raw
 
 OWN = tuple(resource["uri"] for resource in RESOURCES)
 Rename = Callable[[str, Raw], Raw]
+_WITHOUT_SESSION = f"a link that a tool gave is read without a session as {outer_uri('SERVER', 'URI')}"
 
 
 class Offered:
@@ -78,7 +79,8 @@ class Offered:
         claimed |= self._links.owners(owner, uri) & snapshot.servers.keys()
         if len(claimed) == 1:
             return claimed.pop(), uri
-        raise not_found(uri, nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)]))
+        near = nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)])
+        raise not_found(uri, near, "" if owner else _WITHOUT_SESSION)
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""

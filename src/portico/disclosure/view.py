@@ -71,7 +71,7 @@ class View:
         """The servers as they were when every one of them had been heard."""
         self._calls = calls
         self._bus = bus
-        self._links = links = Links()
+        links = Links()
         self._means = means
         self._large = large
         self.state = StateHandles()
@@ -247,9 +247,9 @@ class View:
         """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
         return self._offered.locate(uri, owner)
 
-    def has_links(self, caller: Caller) -> bool:
-        """Whether links are kept that were given to this caller."""
-        return self._links.has(caller)
+    def stores(self, method: str, params: Raw) -> bool:
+        """Whether a request may store values for the next: only scripts do."""
+        return method == "tools/call" and params.get("name") == metatools.CODE
 
     def has_stored(self, caller: Caller) -> bool:
         """Whether values are kept that this caller's scripts stored."""

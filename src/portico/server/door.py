@@ -197,7 +197,7 @@ class Door:
     async def _handled(self, method: str, given: Any, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
         if given is not None:
             origin = replace(origin, caller=replace(origin.caller, handle=self.view.state.redeem(given)))
-        if not origin.caller.state and (method == "tools/call" or self.view.sight.isolated):
+        if not origin.caller.state and (self.view.stores(method, params) or self.view.sight.isolated):
             return await self._by_a_stranger(method, params, origin, era)
         return await self.view.handle(method, params, origin, era)
 
@@ -229,12 +229,11 @@ class Door:
             for upstream in self._isolated():
                 upstream.let_go(handle.key)
             raise
-        stateful = self.view.has_stored(caller) or any(upstream.has(handle.key) for upstream in self._isolated())
-        if not stateful and not self.view.has_links(caller):
+        begun = any(upstream.has(handle.key) for upstream in self._isolated())
+        if not begun and not self.view.has_stored(caller):
             return result
         self.view.state.issue(handle, caller.owner)
-        by_model = method == "tools/call" and params.get("name") in self.view.face.enabled
-        return told(result, handle, in_words=by_model and stateful)
+        return told(result, handle, in_words=method == "tools/call" and params.get("name") in self.view.face.enabled)
 
     def _isolated(self) -> list[Upstream]:
         return [upstream for upstream in self._upstreams.values() if upstream.isolated]
