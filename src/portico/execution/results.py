@@ -12,10 +12,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from portico.access import Caller
 from portico.errors import UnknownName
+from portico.execution.turns import NO_LIMIT, Limit, Turns
 from portico.storage.result_files import ResultFiles
 
 Kind = Literal["json", "text", "blob"]
@@ -24,8 +25,12 @@ SCHEME = "portico://result/"
 TTL_S = 3_600.0
 TOTAL_BYTES = 256 * 1024**2
 RESULT_BYTES = 64 * 1024**2
-AT_ONCE = 2
-"""Large results that are taken apart or read at the same time: each costs memory and a thread."""
+AT_ONCE, AT_ONCE_EACH = 2, 1
+"""Large results that are taken apart or read at the same time, in all and of one caller: each costs memory and a
+thread. How many may wait is bounded where requests are admitted."""
+HEAVY = 256 * 1024
+"""Characters or bytes from which work on a result needs a place: what is smaller is over at once."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,10 @@ class ResultStore:
         """In the order they came."""
         self._held = 0
         self._lock = threading.Lock()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        waiting = NO_LIMIT.queue
+        self._turns = Turns(Limit(AT_ONCE, queue=waiting), Limit(AT_ONCE_EACH, queue=waiting))
+        self._threads: dict[str, set[asyncio.Future[Any]]] = {}
+        """What is at work in threads, by its caller."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -88,10 +96,43 @@ class ResultStore:
         return self._held
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
-        """One of the few places for heavy work."""
-        async with self._turns:
+    async def turn(self, caller: Caller, size: int) -> AsyncGenerator[None]:
+        """Wait for a place for work on a result of about `size` characters, where callers take turns.
+
+        The place is free again when the caller's threads have ended, also those that it no longer waits for.
+        """
+        if size < HEAVY:
             yield
+            return
+        key = owner_of(caller)
+        await self._turns.enter(key, None)
+        try:
+            yield
+        finally:
+            if threads := self._threads.get(key):
+                ended = asyncio.gather(*threads, return_exceptions=True)
+                ended.add_done_callback(lambda _: self._turns.leave(key))
+            else:
+                self._turns.leave(key)
+
+    async def in_thread(self, caller: Caller, function: Callable[..., T], *args: Any) -> T:
+        """Run a function in a thread, for a caller that may have a place; cancelled, it goes on to its end."""
+        work = asyncio.create_task(asyncio.to_thread(function, *args), name="work on a result")
+        self._watch(caller, work)
+        return await asyncio.shield(work)
+
+    def _watch(self, caller: Caller, work: asyncio.Task[Any]) -> None:
+        key = owner_of(caller)
+        self._threads.setdefault(key, set()).add(work)
+
+        def forget(done: asyncio.Task[Any]) -> None:
+            if not done.cancelled():
+                done.exception()  # nobody may be waiting for it any more
+            self._threads[key].discard(done)
+            if not self._threads[key]:
+                del self._threads[key]
+
+        work.add_done_callback(forget)
 
     async def keep(
         self,
@@ -108,6 +149,7 @@ class ResultStore:
         writing = asyncio.create_task(
             asyncio.to_thread(self.files.write, name, texts, expires, self._result_bytes), name="keep a result"
         )
+        self._watch(caller, writing)
         try:
             size = await asyncio.shield(writing)
         except asyncio.CancelledError:
