@@ -4,6 +4,8 @@ A `Scope` names servers and tools by glob; whatever it does not name does not ex
 in listings, not by its exact name.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -19,23 +21,38 @@ class Caller:
     profile: str = ""
     """The profile it came by; empty for the front door."""
     identity: str = ""
-    """What tells it from others where it has no session: digests of the token it was let in by, or of the handle it
-    brought. Never either of them itself."""
+    """A digest of the token it was let in by and of its name, where it has no session; never the token itself. Others
+    may have the same token and claim the same name."""
     handle: str = ""
     """The digest of the handle that this request is about: one that was brought, or one it will be told."""
 
     @property
     def owner(self) -> str:
-        """Whose is what is kept for it: results, links."""
+        """Whom its requests are counted for. Without a session a claim that others can make too: it finds nothing."""
         return self.session or self.identity or self.name
+
+    @property
+    def state(self) -> str:
+        """Whose is what is kept for it (stored values, the last run, links); empty: nothing can be found for it."""
+        return self.session or self.handle
 
     @property
     def instance(self) -> str:
         """Which instance of a server that keeps a state for each client is its own; empty: the one nobody owns."""
-        return self.handle or self.session or self.identity
+        return self.handle or self.session
 
 
 NO_CALLER = Caller()
+
+
+def next_to_drop(holders: Mapping[str, str]) -> str:
+    """Choose the entry to drop when there are too many: the oldest of the caller that holds most.
+
+    `holders` maps each entry, oldest first, to whom it is counted for; it must not be empty.
+    """
+    counts = Counter(holders.values())
+    most = max(counts, key=counts.__getitem__)
+    return next(entry for entry, holder in holders.items() if holder == most)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A server that keeps a state: each client has its own instance, by session, pipe, token or handle, and no other's."""
+"""A server that keeps a state: each client has its own instance, by session, pipe or handle, and no other's."""
 
 import asyncio
 import re
@@ -137,17 +137,14 @@ async def test_a_handle_that_was_not_issued_here_is_refused_with_advice() -> Non
                 assert "Call without a session" in texts(answer)[0]
 
 
-async def test_a_modern_client_with_a_token_is_known_by_it_and_by_its_name() -> None:
+async def test_a_modern_client_with_a_token_needs_a_handle_like_any_other() -> None:
     async with house() as gateway, serve_http(gateway, token=TOKEN) as url:
         async with raw_http(url, "modern", token=TOKEN) as one, raw_http(url, "modern", token=TOKEN) as two:
-            number, mine = await count(one)
-            answer = await call(two, "call_tool", name="own.count")
-            assert (number, texts(answer)) == (1, [f"2 {mine}"]), "the same caller, and no handle is needed"
-            info = {"io.modelcontextprotocol/clientInfo": {"name": "another", "version": "1"}}
-            named = {"name": "call_tool", "arguments": {"name": "own.count"}, "_meta": info}
-            assert texts(await one.request("tools/call", named))[0].split()[0] == "1"
-            async with raw_http(f"{url}/p/other", "modern", token=TOKEN) as elsewhere:
-                assert (await count(elsewhere))[0] == 1
+            handle, mine = await begin(one)
+            other, others = await begin(two)
+            assert mine != others, "the token and the name are not one client's alone"
+            assert await count(one, handle) == (2, mine)
+            assert await count(two, session=other) == (2, others)
         for upstream in gateway.upstreams.values():
             assert TOKEN not in str(vars(upstream))
 

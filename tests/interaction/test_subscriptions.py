@@ -371,6 +371,8 @@ async def test_who_cannot_be_told_from_others_watches_no_instance_but_by_its_han
             assert "no such session" in refused["error"]["message"]
         async with serve_http(gateway, token=token) as url, raw_http(url, "modern", token=token) as client:
             agreed = (await listened(client))["params"]["notifications"]
+            assert "resourceSubscriptions" not in agreed, "a token is not one client's alone"
+            agreed = (await listened(client, **{handle: mine}))["params"]["notifications"]
             assert agreed["resourceSubscriptions"] == [COUNTED]
 
 

@@ -1,12 +1,13 @@
 """Whose the links in results were, so that a client can read what a tool pointed it to.
 
-A link is known to the session that was given it. A server can say anything: where two of them claim one URI neither
-can be read by it, and each forgets only its own links when it makes too many.
+A link is known to the session, or to the handle, that was given it. A server can say anything: where two of them claim
+one URI neither can be read by it, and each forgets only its own links when it makes too many.
 """
 
 from collections import OrderedDict
 from typing import Any, cast
 
+from portico.access import Caller, next_to_drop
 from portico.upstream.backend import Raw
 
 MAX_SESSIONS = 256
@@ -20,9 +21,13 @@ class Links:
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, dict[str, OrderedDict[str, None]]] = OrderedDict()
+        self._holders: dict[str, str] = {}
+        """Whom the links of each session are counted for."""
 
-    def remember(self, session: str, server: str, result: Raw) -> None:
-        """Keep the links of a server's result."""
+    def remember(self, caller: Caller, server: str, result: Raw) -> None:
+        """Keep the links of a server's result; not for a caller that could not be told from others."""
+        if not (session := caller.state):
+            return
         content = result.get("content")
         if not isinstance(content, list):
             return
@@ -31,16 +36,18 @@ class Links:
             return
         links = self._sessions.setdefault(session, {}).setdefault(server, OrderedDict())
         self._sessions.move_to_end(session)
+        self._holders[session] = caller.owner
         for uri in uris:
             links[uri] = None
             links.move_to_end(uri)
             if len(links) > MAX_LINKS:
                 links.popitem(last=False)
         if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
+            dropped = next_to_drop({key: self._holders[key] for key in self._sessions})
+            del self._sessions[dropped], self._holders[dropped]
 
     def owners(self, session: str, uri: str) -> set[str]:
-        """The servers that gave this session the link."""
+        """The servers that gave this session, or this handle, the link."""
         return {server for server, links in self._sessions.get(session, {}).items() if uri in links}
 
 

@@ -23,6 +23,7 @@ from portico.upstream.backend import Raw
 
 OWN = tuple(resource["uri"] for resource in RESOURCES)
 Rename = Callable[[str, Raw], Raw]
+_WITHOUT_SESSION = f"a link that a tool gave is read without a session as {outer_uri('SERVER', 'URI')}"
 
 
 class Offered:
@@ -58,7 +59,7 @@ class Offered:
 
     async def about(self, method: str, params: Raw, origin: Origin) -> Raw:
         """Read or watch one resource."""
-        server, inner = self.locate(params["uri"], origin.caller.owner)
+        server, inner = self.locate(params["uri"], origin.caller.state)
         result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
         return result if self._sight.sole else outer_contents(server, result)
 
@@ -78,7 +79,8 @@ class Offered:
         claimed |= self._links.owners(owner, uri) & snapshot.servers.keys()
         if len(claimed) == 1:
             return claimed.pop(), uri
-        raise not_found(uri, nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)]))
+        near = nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)])
+        raise not_found(uri, near, "" if owner else _WITHOUT_SESSION)
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""
@@ -109,6 +111,6 @@ class Offered:
             server, name = self._locate_prompt(reference.get("name"))
             inner: Raw = {**reference, "name": name}
         else:
-            server, uri = self.locate(str(reference.get("uri")), origin.caller.owner)
+            server, uri = self.locate(str(reference.get("uri")), origin.caller.state)
             inner = {**reference, "uri": uri}
         return await self._calls.ask(server, "completion/complete", {**params, "ref": inner}, origin)

@@ -1,9 +1,10 @@
 """State of one's own: handles for clients that have no session, and what they are told of them.
 
-A server with `isolation: session` runs once for each client. A client without a session or an identity gets an instance
-of its own with its first call, and the handle to come back to it by: in `_meta` for programs, in words for models.
-Whoever does not know a handle cannot guess it, and one that was not issued here is refused. A view has its own handles:
-another profile's are unknown to it.
+A server with `isolation: session` runs once for each client, scripts store values, and results link to resources. A
+client without a session is told a handle with the first answer that something is kept for, to come back to it by: in
+`_meta` for programs, in words for models. Its token and its name are no handle: others may have the same. Whoever does
+not know a handle cannot guess it, and one that was not issued here is refused. A view has its own handles: another
+profile's are unknown to it.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from portico.access import next_to_drop
 from portico.disclosure import answer
 from portico.errors import UnknownName
 from portico.upstream.backend import Raw
@@ -35,6 +37,12 @@ class Handle:
     key: str
 
 
+def new_handle() -> Handle:
+    """Make a handle of 128 random bits; it is good for nothing until a view has issued it."""
+    text = secrets.token_urlsafe(16)
+    return Handle(text, _key(text))
+
+
 class StateHandles:
     """The handles of one view's clients. One event loop's own."""
 
@@ -42,16 +50,20 @@ class StateHandles:
         self._clock = clock
         self._used: OrderedDict[str, float] = OrderedDict()
         """When each was last used, by its key; the longest unused first."""
+        self._holders: dict[str, str] = {}
+        """Whom each is counted for, by its key."""
 
     def __len__(self) -> int:
         return len(self._used)
 
-    def issue(self) -> Handle:
-        """A new one: 128 bits that nobody can guess."""
-        text = secrets.token_urlsafe(16)
-        handle = Handle(text, _key(text))
+    def issue(self, handle: Handle | None = None, holder: str = "") -> Handle:
+        """Take a handle, or a new one, for good from now on; too many are dropped from `holder`s that have most."""
+        handle = handle or new_handle()
         self._expire()
+        if len(self._used) >= MAX_HANDLES:
+            self._drop(next_to_drop({key: self._holders[key] for key in self._used}))
         self._used[handle.key] = self._clock()
+        self._holders[handle.key] = holder
         return handle
 
     def redeem(self, text: Any) -> str:
@@ -67,14 +79,13 @@ class StateHandles:
         self._used.move_to_end(key)
         return key
 
-    def forget(self, handle: Handle) -> None:
-        """It was never told to anybody."""
-        self._used.pop(handle.key, None)
-
     def _expire(self) -> None:
         now = self._clock()
-        while self._used and (len(self._used) >= MAX_HANDLES or next(iter(self._used.values())) <= now - TTL_S):
-            self._used.popitem(last=False)
+        while self._used and next(iter(self._used.values())) <= now - TTL_S:
+            self._drop(next(iter(self._used)))
+
+    def _drop(self, key: str) -> None:
+        del self._used[key], self._holders[key]
 
 
 def _key(text: str) -> str:
@@ -90,12 +101,17 @@ def brought(params: Mapping[str, Any]) -> tuple[Any, Raw]:
     return meta[KEY], {**params, "_meta": rest}
 
 
+def with_handle(params: Mapping[str, Any], handle: str) -> Raw:
+    """A request or a result with a handle in its `_meta`."""
+    given = params.get("_meta")
+    return {**params, "_meta": {**(given if isinstance(given, Mapping) else {}), KEY: handle}}
+
+
 def told(result: Mapping[str, Any], handle: Handle, *, in_words: bool) -> Raw:
     """An answer with the handle to pass next time; `in_words` also for a model."""
-    given = result.get("_meta")
-    meta: Raw = {**(given if isinstance(given, Mapping) else {}), KEY: handle.text}
+    said = with_handle(result, handle.text)
     content = result.get("content")
     if not in_words or not isinstance(content, list):
-        return {**result, "_meta": meta}
-    line = f'This server keeps a state for you. To go on in it, pass {ARGUMENT}: "{handle.text}" with the next call.'
-    return {**result, "content": [*content, answer.block(line)], "_meta": meta}
+        return said
+    line = f'A state is kept for you. To go on with it, pass {ARGUMENT}: "{handle.text}" with the next call.'
+    return {**said, "content": [*content, answer.block(line)]}

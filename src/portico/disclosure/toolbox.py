@@ -230,7 +230,7 @@ class Toolbox:
         whole = whole or face.exposure == "full"
         result = await self._answered(tool, self._calls.call(tool, arguments, origin), raw=whole)
         if not self._sight.sole:
-            self._links.remember(origin.caller.owner, tool.server, result)
+            self._links.remember(origin.caller, tool.server, result)
         if whole:
             return unjudged(result)  # a client that lists a tool itself holds its result against the declared schema
         if self._large is not None:

@@ -72,6 +72,7 @@ class View:
         self._calls = calls
         self._bus = bus
         links = Links()
+        self._means = means
         self._large = large
         self.state = StateHandles()
         self._toolbox = Toolbox(self.sight, calls, self.searching, links, large, means, self.state)
@@ -245,6 +246,14 @@ class View:
     def locate(self, uri: str, owner: str) -> tuple[str, str]:
         """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
         return self._offered.locate(uri, owner)
+
+    def stores(self, method: str, params: Raw) -> bool:
+        """Whether a request may store values for the next: only scripts do."""
+        return method == "tools/call" and params.get("name") == metatools.CODE
+
+    def has_stored(self, caller: Caller) -> bool:
+        """Whether values are kept that this caller's scripts stored."""
+        return self._means is not None and self._means.scripts.memory.has(caller)
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""

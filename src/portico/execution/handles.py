@@ -17,7 +17,7 @@ from portico.execution.cache import age_of
 from portico.execution.json_stream import lines, weight
 from portico.execution.letting_go import let_go
 from portico.execution.reading import fitting
-from portico.execution.results import Kind, ResultStore, Stored
+from portico.execution.results import HEAVY, Kind, ResultStore, Stored
 from portico.execution.sampling import Sampler
 from portico.execution.summary import HEADER_TOKENS, Facts, Way, cached, header, one_line, text_facts
 from portico.storage.result_files import TooLarge
@@ -112,14 +112,22 @@ class Handles:
         tokens = budget or self._budget
         if not is_light(result, tokens * _SURELY_FITS, self._media_chars):
             try:
-                async with self._store.turn():
-                    with no_collection():
-                        if not await asyncio.to_thread(self._fits, result, tokens):
+                fits, size = await asyncio.to_thread(self._measured, result, tokens)
+                if not fits:
+                    async with self._store.turn(caller, size):
+                        with no_collection():
                             await let_go(result)
                             result = await self._shortened(tool, result, caller, intent, tokens, by_tool)
             except (TypeError, ValueError, RecursionError) as error:  # it holds what JSON cannot say
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
         return _marked(result)
+
+    def _measured(self, result: Raw, tokens: int) -> tuple[bool, int]:
+        """Whether a result that is not light is within its budget after all; else whether it is heavy."""
+        with no_collection():
+            if self._fits(result, tokens):
+                return True, 0
+            return False, 0 if is_light(result, HEAVY, self._media_chars) else HEAVY
 
     def _fits(self, result: Raw, tokens: int) -> bool:
         """Whether a result that is not light is within its budget after all."""
@@ -133,7 +141,7 @@ class Handles:
         return cost <= tokens
 
     async def _shortened(self, tool: Tool, result: Raw, caller: Caller, intent: str, tokens: int, by_tool: bool) -> Raw:
-        plan = await asyncio.to_thread(planned, result, tokens * _SURELY_FITS, self._media_chars)
+        plan = await self._store.in_thread(caller, planned, result, tokens * _SURELY_FITS, self._media_chars)
         failed = bool(result.get("isError"))
         content: list[Any] = []
         links: list[Raw] = []
@@ -185,7 +193,7 @@ class _Making:
         sampler = Sampler()
         stored: Stored | None = None
         try:
-            if (stream := await asyncio.to_thread(json_parts, self._body)) is not None:
+            if (stream := await store.in_thread(caller, json_parts, self._body)) is not None:
                 self.kind = "json"
                 try:
                     stored = await self._put(store, caller, lines(sampler.watch(stream)))
@@ -197,7 +205,7 @@ class _Making:
                 stored = await self._put(store, caller, plain_pieces(self._body))
         except (OSError, TooLarge) as error:
             logger.warning("a result of %s cannot be kept: %s", self._tool, error)
-        self._facts = await asyncio.to_thread(self._found, sampler, stored, intent)
+        self._facts = await store.in_thread(caller, self._found, sampler, stored, intent)
         return stored
 
     def summary(self, way: Way | None) -> str:

@@ -53,9 +53,10 @@ class Reader:
         stored = self._store.find(caller, result_id)
         start = self._cursors.decode(cursor, question(stored, path, grep), "") if cursor else 0
         tokens = max(50, (budget or self._budget) - _FRAME_TOKENS)
-        async with self._store.turn():
+        searched = stored.size if path or grep else 0  # a page is read from its place on
+        async with self._store.turn(caller, searched):
             try:
-                return await asyncio.to_thread(self._part, stored, path, grep, start, tokens)
+                return await self._store.in_thread(caller, self._part, stored, path, grep, start, tokens)
             except FileNotFoundError:
                 self._store.drop(stored)
                 raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
@@ -63,9 +64,9 @@ class Reader:
     async def resource(self, caller: Caller, result_id: str) -> Raw:
         """The whole, as the answer of `resources/read`; raises UnknownName."""
         stored = self._store.find(caller, result_id)
-        async with self._store.turn():
+        async with self._store.turn(caller, stored.size):
             try:
-                body = await asyncio.to_thread(self._store.files.read, stored.id)
+                body = await self._store.in_thread(caller, self._store.files.read, stored.id)
             except FileNotFoundError:
                 self._store.drop(stored)
                 raise UnknownName("there is no such result any more", advice="Call the tool again.") from None

@@ -1,7 +1,8 @@
 """Large results that wait to be read: who may, for how long, and how many. The index is in memory, the bodies on disk.
 
-An id is as good as a key: 128 random bits, and another caller's is not found. What is over its time or over the total
-goes, first the oldest of whoever holds most.
+An id is as good as a key: 128 random bits, and another caller's is not found. Nothing is found without its id: who has
+no session shares its token and name with others. What is over its time or over the total goes, first the oldest of
+whoever holds most.
 """
 
 import asyncio
@@ -10,11 +11,12 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from portico.access import Caller
 from portico.errors import UnknownName
+from portico.execution.turns import NO_LIMIT, Limit, Turns
 from portico.storage.result_files import ResultFiles
 
 Kind = Literal["json", "text", "blob"]
@@ -23,8 +25,12 @@ SCHEME = "portico://result/"
 TTL_S = 3_600.0
 TOTAL_BYTES = 256 * 1024**2
 RESULT_BYTES = 64 * 1024**2
-AT_ONCE = 2
-"""Large results that are taken apart or read at the same time: each costs memory and a thread."""
+AT_ONCE, AT_ONCE_EACH = 2, 1
+"""Large results that are taken apart or read at the same time, in all and of one caller: each costs memory and a
+thread. How many may wait is bounded where requests are admitted."""
+HEAVY = 256 * 1024
+"""Characters or bytes from which work on a result needs a place: what is smaller is over at once."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,10 @@ class Stored:
 
 
 def owner_of(caller: Caller) -> str:
-    """Whose results these are: a session's where there is one, else a client's by its identity or name and profile."""
+    """Whom what has an id is counted for, and who may use it, if it knows the id.
+
+    A session where there is one, else a claim that others can make too: of use beside an id, never in place of one.
+    """
     return f"{caller.profile}\n{caller.owner}"
 
 
@@ -73,7 +82,10 @@ class ResultStore:
         """In the order they came."""
         self._held = 0
         self._lock = threading.Lock()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        waiting = NO_LIMIT.queue
+        self._turns = Turns(Limit(AT_ONCE, queue=waiting), Limit(AT_ONCE_EACH, queue=waiting))
+        self._threads: dict[str, set[asyncio.Future[Any]]] = {}
+        """What is at work in threads, by its caller."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -84,10 +96,43 @@ class ResultStore:
         return self._held
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
-        """One of the few places for heavy work."""
-        async with self._turns:
+    async def turn(self, caller: Caller, size: int) -> AsyncGenerator[None]:
+        """Wait for a place for work on a result of about `size` characters, where callers take turns.
+
+        The place is free again when the caller's threads have ended, also those that it no longer waits for.
+        """
+        if size < HEAVY:
             yield
+            return
+        key = owner_of(caller)
+        await self._turns.enter(key, None)
+        try:
+            yield
+        finally:
+            if threads := self._threads.get(key):
+                ended = asyncio.gather(*threads, return_exceptions=True)
+                ended.add_done_callback(lambda _: self._turns.leave(key))
+            else:
+                self._turns.leave(key)
+
+    async def in_thread(self, caller: Caller, function: Callable[..., T], *args: Any) -> T:
+        """Run a function in a thread, for a caller that may have a place; cancelled, it goes on to its end."""
+        work = asyncio.create_task(asyncio.to_thread(function, *args), name="work on a result")
+        self._watch(caller, work)
+        return await asyncio.shield(work)
+
+    def _watch(self, caller: Caller, work: asyncio.Task[Any]) -> None:
+        key = owner_of(caller)
+        self._threads.setdefault(key, set()).add(work)
+
+        def forget(done: asyncio.Task[Any]) -> None:
+            if not done.cancelled():
+                done.exception()  # nobody may be waiting for it any more
+            self._threads[key].discard(done)
+            if not self._threads[key]:
+                del self._threads[key]
+
+        work.add_done_callback(forget)
 
     async def keep(
         self,
@@ -104,6 +149,7 @@ class ResultStore:
         writing = asyncio.create_task(
             asyncio.to_thread(self.files.write, name, texts, expires, self._result_bytes), name="keep a result"
         )
+        self._watch(caller, writing)
         try:
             size = await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -120,9 +166,7 @@ class ResultStore:
         """A result by its id or URI; raises UnknownName, also for another caller's."""
         name = result_id.strip().removeprefix(SCHEME)
         stored = self._stored.get(name)
-        # Who brings a handle now had none when it was told of it: what it was given then is its own too.
-        owners = (owner_of(caller), owner_of(replace(caller, identity="")))
-        if stored is None or stored.owner not in owners or stored.expires <= self._clock():
+        if stored is None or stored.owner != owner_of(caller) or stored.expires <= self._clock():
             raise UnknownName(
                 "there is no such result",
                 advice=f"Results are kept for {round(self.ttl_s / 60)} minutes; call the tool again for a new one.",

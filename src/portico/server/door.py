@@ -22,7 +22,7 @@ from pydantic import RootModel, ValidationError
 
 from portico import __version__
 from portico.access import Caller
-from portico.disclosure.own_state import Handle, brought, told
+from portico.disclosure.own_state import brought, new_handle, told
 from portico.disclosure.view import Face, View
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PorticoError, RemoteError
 from portico.events import (
@@ -176,9 +176,10 @@ class Door:
         )
 
         async def work(params: Raw) -> Mapping[str, Any]:
+            sealed, params = brought(params)
             extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
             origin = Origin(caller, relay, extra, waited=waited, in_rounds=rounds and era == "modern")
-            return await self._handled(ctx.method, given, params, origin, era)
+            return await self._handled(ctx.method, sealed if given is None else given, params, origin, era)
 
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watching.asked(ctx.method, params, session, Origin(caller, relay, params), era)
@@ -195,8 +196,8 @@ class Door:
 
     async def _handled(self, method: str, given: Any, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
         if given is not None:
-            origin = replace(origin, caller=_with_handle(origin.caller, self.view.state.redeem(given)))
-        if not origin.caller.instance and self.view.sight.isolated:
+            origin = replace(origin, caller=replace(origin.caller, handle=self.view.state.redeem(given)))
+        if not origin.caller.state and (self.view.stores(method, params) or self.view.sight.isolated):
             return await self._by_a_stranger(method, params, origin, era)
         return await self.view.handle(method, params, origin, era)
 
@@ -206,7 +207,7 @@ class Door:
         given, _ = brought(ctx.params or {})
         caller = self._caller(ctx, "modern")
         if given is not None:
-            caller = _with_handle(caller, self.view.state.redeem(given))
+            caller = replace(caller, handle=self.view.state.redeem(given))
         return await self._watching.listen(ctx, params, Origin(caller))
 
     def _caller(self, ctx: ServerRequestContext[Any, Any], era: Era) -> Caller:
@@ -214,28 +215,25 @@ class Door:
         name, profile = info.client_info.name if info else "", self.view.face.profile
         if era == "legacy" or ctx.request is None:
             return Caller(session_of(ctx).id, name, profile)
-        # Over HTTP a modern request stands alone: only the token it was let in by tells whose it is.
+        # Over HTTP a modern request stands alone. Its token and name say whom it counts for, not whose anything is.
         return Caller("", name, profile, identity_of(ctx, profile, name))
 
     async def _by_a_stranger(self, method: str, params: Raw, origin: Origin, era: Era) -> Mapping[str, Any]:
         """Answer who cannot be told from others: what it begins is its own, and it is told how to come back to it."""
-        handle = self.view.state.issue()
+        handle = new_handle()
         caller = replace(origin.caller, handle=handle.key)
         try:
             result = await self.view.handle(method, params, replace(origin, caller=caller), era)
         except BaseException:
-            self._forget_stranger(handle)
+            # It is not told its handle: nobody can come back to what it began.
+            for upstream in self._isolated():
+                upstream.let_go(handle.key)
             raise
-        if not any(upstream.has(handle.key) for upstream in self._isolated()):
-            self.view.state.forget(handle)
+        begun = any(upstream.has(handle.key) for upstream in self._isolated())
+        if not begun and not self.view.has_stored(caller):
             return result
+        self.view.state.issue(handle, caller.owner)
         return told(result, handle, in_words=method == "tools/call" and params.get("name") in self.view.face.enabled)
-
-    def _forget_stranger(self, handle: Handle) -> None:
-        """It was not told its handle: nobody can come back to what it began."""
-        self.view.state.forget(handle)
-        for upstream in self._isolated():
-            upstream.let_go(handle.key)
 
     def _isolated(self) -> list[Upstream]:
         return [upstream for upstream in self._upstreams.values() if upstream.isolated]
@@ -305,11 +303,6 @@ class Door:
             self._watching.updated(event)
         if isinstance(event, StandingsChanged) or getattr(event, "server", None) in servers:
             self.sessions.touched(lambda uri: self.view.touched(uri, event))
-
-
-def _with_handle(caller: Caller, key: str) -> Caller:
-    """A caller that brought a handle; who has neither session nor token is known by it."""
-    return replace(caller, handle=key, identity=caller.identity or key)
 
 
 def _well_formed(ctx: ServerRequestContext[Any, Any], era: Era) -> None:

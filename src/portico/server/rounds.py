@@ -1,7 +1,8 @@
 """Requests of the modern era that may take several rounds: a server's questions out, the client's answers in.
 
-A server of the same era has its questions passed on, and its own state sealed in what the client carries. For a server
-of the handshake era, and for what a script or workflow calls, the work waits here until the client comes back.
+A server of the same era has its questions passed on, and its own state sealed in what the client carries, with the
+handle of the instance that asked where one was issued. For a server of the handshake era, and for what a script or
+workflow calls, the work waits here until the client comes back.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 
 from portico.access import Caller
+from portico.disclosure.own_state import brought, with_handle
 from portico.execution.questions import readable
 from portico.server.handling import Handling
 from portico.server.parked import Parking
@@ -33,6 +35,8 @@ async def in_rounds(
     def bound() -> bytes:
         return binding(caller, ctx.method, params)
 
+    handle = ""
+
     async def sealed(given: Raw) -> Mapping[str, Any]:
         result = await work(given)
         if result.get("resultType") != "input_required":
@@ -43,14 +47,18 @@ async def in_rounds(
         readable(result)
         if (state := result.get(REQUEST_STATE)) is None:
             return result
-        return {**result, REQUEST_STATE: parking.seal.close("wrapped", state, bound())}
+        issued = brought(result)[0] or handle
+        return {**result, REQUEST_STATE: parking.seal.close("wrapped", f"{issued}\n{state}", bound())}
 
     given = params
     if (state := params.get(REQUEST_STATE)) is not None:
         opened = parking.seal.open(state, bound())
         if opened.kind == "parked":
             return await parking.go_on(opened.value, params.get(INPUT_RESPONSES), ctx, bound)
-        given = {**params, REQUEST_STATE: opened.value}
+        handle, _, state = opened.value.partition("\n")
+        given = {**params, REQUEST_STATE: state}
+        if handle:
+            given = with_handle(given, handle)
     if not relay.capabilities:
         return await sealed(given)  # it cannot be asked anything, so nothing has to outlive this request
     return await parking.see_through(Handling(relay, sealed(given), parking.question_s), caller.owner, bound)

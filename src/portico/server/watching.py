@@ -109,11 +109,11 @@ class Watching:
             session.subscribed.setdefault(uri, set()).add(uri)
             return result
         try:
-            resource = self._view.locate(uri, origin.caller.owner)
+            resource = self._view.locate(uri, origin.caller.state)
         except RemoteError:
             # Its server may be on its first start still; if it is not, this says what is wrong.
             await self._view.handle(_SUBSCRIBE, params, origin, era)
-            resource = self._view.locate(uri, origin.caller.owner)
+            resource = self._view.locate(uri, origin.caller.state)
         result = await self._watch_at(resource, params, session, origin, era)
         session.subscribed.setdefault(self._view.outer_uri(*resource), set()).add(uri)
         return result
@@ -147,7 +147,7 @@ class Watching:
         if self._view.owns(uri):
             session.subscribed.pop(uri, None)
             return {}
-        resource = self._view.locate(uri, origin.caller.owner)
+        resource = self._view.locate(uri, origin.caller.state)
         outer = self._view.outer_uri(*resource)
         asked = session.subscribed.pop(outer, set())
         if uri in asked and len(asked) > 1:

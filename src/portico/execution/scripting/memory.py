@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from portico.access import Caller
+from portico.access import Caller, next_to_drop
 from portico.execution.results import owner_of
 
 MAX_OWNERS = 1_000
@@ -19,6 +19,7 @@ MAX_VALUES = 2_000
 @dataclass
 class _Shelf:
     until: float
+    counted_for: str
     values: dict[str, bytes] = field(default_factory=dict[str, bytes])
     size: int = 0
     """Kept as values come and go: a script may store a hundred thousand."""
@@ -36,8 +37,15 @@ def _size(key: str, value: bytes | None) -> int:
     return 0 if value is None else len(key.encode("utf-8", "replace")) + len(value)
 
 
+def _key(caller: Caller) -> str:
+    return f"{caller.profile}\n{caller.state}"
+
+
 class Memory:
-    """Each caller's own values, as JSON text: nobody changes what the next script reads by keeping hold of it."""
+    """Each caller's own values, as JSON text: nobody changes what the next script reads by keeping hold of it.
+
+    A caller is its session, or the handle that it was told: never its token or its name, which others may have too.
+    """
 
     def __init__(
         self,
@@ -57,19 +65,25 @@ class Memory:
     def __len__(self) -> int:
         return len(self._shelves)
 
+    def has(self, caller: Caller) -> bool:
+        """Whether anything is kept for a caller."""
+        return bool(caller.state) and _key(caller) in self._shelves
+
     def load(self, caller: Caller) -> dict[str, Any]:
         """Everything a caller has."""
         self.expire()
-        shelf = self._shelves.get(owner_of(caller))
+        shelf = self._shelves.get(_key(caller)) if caller.state else None
         return {key: orjson.loads(value) for key, value in shelf.values.items()} if shelf else {}
 
     def store(self, caller: Caller, values: Mapping[str, Any]) -> str:
         """Keep values, null letting go of one; what cannot be kept is said, the rest is."""
         if not values or self._max_bytes <= 0:
             return "Nothing is kept between scripts here." if values else ""
+        if not caller.state:
+            return "Nothing is kept between scripts of a caller that has neither a session nor a handle."
         self.expire()
-        owner = owner_of(caller)
-        shelf = self._shelves.pop(owner, None) or _Shelf(0.0)
+        owner = _key(caller)
+        shelf = self._shelves.pop(owner, None) or _Shelf(0.0, owner_of(caller))
         shelf.until = self._clock() + self._ttl
         refused = list[str]()
         for key, value in values.items():
@@ -81,7 +95,7 @@ class Memory:
         if shelf.values:
             self._shelves[owner] = shelf
         while len(self._shelves) > self._max_owners:
-            self._shelves.popitem(last=False)
+            del self._shelves[next_to_drop({key: shelf.counted_for for key, shelf in self._shelves.items()})]
         if not refused:
             return ""
         names = ", ".join(repr(key[:40]) for key in refused[:5])

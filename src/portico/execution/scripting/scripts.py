@@ -42,6 +42,8 @@ _HEAVY = 256 * 1024
 _ERROR_CHARS = 2_000
 _NOT_WAITED_S = 0.1
 _REPAIRS, _SEEN, _KEYS = 5, 60, 12
+_LOADS = re.compile(r"\bload\s*\(")
+_NOTHING_LOADED = "Nothing is stored here for load: pass the session that the answer of the storing script told you."
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 Function = Callable[..., Awaitable[Any]]
@@ -130,11 +132,14 @@ class Scripts:
             self.memory.load(origin.caller) if "load" in code else {},
             limits,
         )
+        # A client with a session knows what it stored; another may have left out the handle to it.
+        lost = not origin.caller.session and not self.memory.has(origin.caller) and bool(_LOADS.search(code))
         started = time.perf_counter()
         async with self._engines.take_turn(language, origin.caller.owner, limits.wall_s):
             outcome = await self._engines.of(language).run(_less(script, time.perf_counter() - started), host.ask)
         refused = self.memory.store(origin.caller, outcome.stored)
-        advice = " ".join(filter(None, (hint(script, outcome, around.snapshot, host.answers), refused)))
+        told = (hint(script, outcome, around.snapshot, host.answers), refused, _NOTHING_LOADED if lost else "")
+        advice = " ".join(filter(None, told))
         return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
 
     @property

@@ -1,7 +1,7 @@
 """Runs that can be continued: whose they are, for how long, how many and how large. In memory; one event loop's own.
 
-An id is as good as a key: 128 random bits, and another caller's is not found. Who can be told from others may also
-say `last`.
+An id is as good as a key: 128 random bits, and another caller's is not found. `last` is the last run of the session, or
+of the handle that a client without one brings; never that of a token or a name, which others may have too.
 """
 
 import secrets
@@ -19,6 +19,10 @@ from portico.execution.workflow.checking import Planned
 from portico.execution.workflow.limits import MAX_RUNS, TOTAL_BYTES, TTL_S
 
 LAST = "last"
+_WITHOUT_SESSION = (
+    "A client without a session has no last run: pass resume with the id that the answer of the run says, or the "
+    "session that it was passed."
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Run:
 
     id: str
     owner: str
+    state: str = ""
+    """The session or handle whose `last` it may be; empty: nobody's."""
     plan: tuple[Planned, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     done: dict[str, Done] = field(default_factory=dict)
@@ -87,26 +93,29 @@ class Runs:
 
     def new(self, caller: Caller) -> Run:
         """A run that is not kept yet."""
-        return Run(secrets.token_urlsafe(16), owner_of(caller))
+        return Run(secrets.token_urlsafe(16), owner_of(caller), caller.state)
 
     def find(self, caller: Caller, name: str) -> Run:
         """A run of this caller's; raises UnknownName, also for another's, and InvalidArguments while it is at work."""
         self.expire()
         owner, name = owner_of(caller), name.strip()
-        if name == LAST and (caller.session or caller.identity):
-            run = next((run for run in reversed(self._runs.values()) if run.owner == owner), None)
-        else:
-            run = self._runs.get(name)
+        run = self._last(owner, caller.state) if name == LAST else self._runs.get(name)
         if run is None or run.owner != owner:
-            raise UnknownName(
-                "there is no such run",
-                advice=f"Runs are kept for {round(self.ttl_s / 60)} minutes; pass the steps again for a new one.",
-            )
+            advice = f"Runs are kept for {round(self.ttl_s / 60)} minutes; pass the steps again for a new one."
+            if name == LAST and not caller.session:
+                advice = f"{_WITHOUT_SESSION} {advice}"
+            raise UnknownName("there is no such run", advice=advice)
         if run.busy:
             raise InvalidArguments(
                 "this run is at work already", advice="Wait for its answer; one request at a time can continue it."
             )
         return run
+
+    def _last(self, owner: str, state: str) -> Run | None:
+        if not state:
+            return None
+        runs = reversed(self._runs.values())
+        return next((run for run in runs if run.owner == owner and run.state == state), None)
 
     @contextmanager
     def using(self, run: Run) -> Generator[None]:
