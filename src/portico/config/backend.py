@@ -216,6 +216,11 @@ class BackendConfig(Section):
     recorded_slug: str | None = Field(default=None, description="recorded: the `slug` of the line that is this server.")
 
     tools: ToolRules = Field(default=ToolRules(), description="Which of its tools are kept, and renames.")
+    client_meta: tuple[str, ...] = Field(
+        default=(),
+        description="Globs of keys in a client's `_meta` that it gets beside those the protocol defines for servers "
+        "(progress, trace, log level, capabilities, related task); never who the client is.",
+    )
     timeouts: Timeouts = Field(default=Timeouts(), description="How long it is waited for.")
     cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
     limits: ServerLimits = Field(default=ServerLimits(), description="How much it is asked to do at once.")

@@ -30,10 +30,12 @@ from portico.execution.validation import fits, mended, mismatches
 from portico.observability.audit import Audit, Called
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
 from portico.upstream.backend import Ask, Raw, Relay
+from portico.upstream.envelope import for_server
 from portico.upstream.supervisor import Upstream
 
 _NO_LIMITS: Mapping[str, Limit] = {}
 _NO_RULES: Mapping[str, RetryRule] = {}
+_NO_META: Mapping[str, tuple[str, ...]] = {}
 _LEAST_S = 0.001
 """A call that waited for its turn until its time was up still gets an answer that says so."""
 
@@ -119,13 +121,15 @@ class Calls:
         shapes: Shapes | None = None,
         limits: Mapping[str, Limit] = _NO_LIMITS,
         retries: Mapping[str, RetryRule] = _NO_RULES,
+        client_meta: Mapping[str, tuple[str, ...]] = _NO_META,
         changes: Changes | None = None,
         audit: Audit | None = None,
     ) -> None:
         """`timeouts` are how long each server may be silent, `longest` how long any call may take in all.
 
-        `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, `changes`
-        notices other definitions, `audit` writes down every call; each is optional.
+        `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, as are the
+        keys of a client's `_meta` that go there too (`client_meta`); `changes` notices other definitions, `audit`
+        writes down every call; each is optional.
         """
         self.audit = audit
         """May be replaced by another, or none, at any time."""
@@ -138,13 +142,19 @@ class Calls:
         self._gates = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
         self._limits = limits
         self._retries = retries
+        self._client_meta = client_meta
         self._changes = changes
 
     def configure(
-        self, timeouts: Mapping[str, float], limits: Mapping[str, Limit], retries: Mapping[str, RetryRule]
+        self,
+        timeouts: Mapping[str, float],
+        limits: Mapping[str, Limit],
+        retries: Mapping[str, RetryRule],
+        client_meta: Mapping[str, tuple[str, ...]] = _NO_META,
     ) -> None:
         """Go by these from now on; who stands in a line whose limits stay keeps its place."""
         self._timeouts, self._retries = timeouts, retries
+        self._client_meta = client_meta
         kept = {server: gate for server, gate in self._gates.items() if limits.get(server) == self._limits[server]}
         made = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
         self._gates, self._limits = {**made, **kept}, limits
@@ -267,7 +277,7 @@ class Calls:
     async def _sent(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
         upstream, named = self._upstream(server), params.get("name") if params else None
         with asked(method, named if isinstance(named, str) else "", server, upstream.backend.kind) as span:
-            sent = in_meta(span, params) if params is not None else None
+            sent = in_meta(span, self._for_server(server, params)) if params is not None else None
             ask = Ask(self._timeouts.get(server), origin.relay, in_headers(span, {}), self._longest)
             return await upstream.request(method, sent, ask, origin.caller.instance)
 
@@ -322,7 +332,8 @@ class Calls:
 
     async def _answered(self, upstream: Upstream, work: _Work, arguments: Raw, origin: Origin, spent: float) -> Raw:
         tool = work.tool
-        params: Raw = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
+        extra = self._for_server(tool.server, origin.extra)
+        params: Raw = {**extra, "name": tool.upstream_name, "arguments": arguments}
         headers = param_headers(tool, arguments)
         silence, longest = self._timeouts.get(tool.server), self._longest
         while True:
@@ -355,6 +366,9 @@ class Calls:
         if upstream is None:
             raise BackendUnavailable(f"{server} is not running here")
         return upstream
+
+    def _for_server(self, server: str, params: Mapping[str, Any]) -> Raw:
+        return for_server(params, self._client_meta.get(server, ())) if "_meta" in params else dict(params)
 
     def _patience(self, server: str) -> float | None:
         bounds = [bound for bound in (self._timeouts.get(server), self._longest) if bound is not None]
