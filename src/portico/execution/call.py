@@ -24,7 +24,8 @@ from portico.execution.learned import Shapes
 from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
 from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kind_of, outcome_of
-from portico.execution.questions import IN_ROUNDS, settled
+from portico.execution.question_labels import LabelledRelay, settled_labelled
+from portico.execution.questions import IN_ROUNDS
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
 from portico.observability.audit import Audit, Called
@@ -59,6 +60,10 @@ class Origin:
     def goes_on(self) -> bool:
         """Whether this continues an earlier round, or answers a question: nobody else could ask the same."""
         return bool(self.extra) and (len(self.extra) > 1 or "_meta" not in self.extra)
+
+    def asked_by(self, server: str) -> "Origin":
+        """The same for one server: what that asks its caller carries its name."""
+        return self if self.relay is None else replace(self, relay=LabelledRelay(server, self.relay))
 
 
 NOBODY = Origin()
@@ -266,13 +271,14 @@ class Calls:
         return result
 
     async def _asked(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
+        origin = origin.asked_by(server)
         if params is None or method not in IN_ROUNDS:
             return await self._sent(server, method, params, origin)
 
         def there(given: Mapping[str, Any]) -> Awaitable[Raw]:
             return self._sent(server, method, dict(given), origin)
 
-        return await settled(there, params, origin.relay, rounds=origin.in_rounds)
+        return await settled_labelled(server, there, params, origin.relay, rounds=origin.in_rounds)
 
     async def _sent(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
         upstream, named = self._upstream(server), params.get("name") if params else None
@@ -293,6 +299,7 @@ class Calls:
 
     async def _run(self, work: _Work, arguments: Raw, origin: Origin) -> Raw:
         server = work.tool.server
+        origin = origin.asked_by(server)
         upstream = self._upstream(server)
         waited = upstream.live is None
         await upstream.woken(origin.caller.instance)
@@ -318,7 +325,9 @@ class Calls:
 
             # Between two rounds of questions nothing is asked of it, and it is still at work for this caller.
             with upstream.held(origin.caller.instance):
-                answer = await settled(there, origin.extra, origin.relay, rounds=origin.in_rounds)
+                answer = await settled_labelled(
+                    server, there, origin.extra, origin.relay, rounds=origin.in_rounds
+                )
             result = unmarked(answer)
         finally:
             if gate is not None:
