@@ -1,11 +1,14 @@
 """Who is asking, and what they may see. Pure.
 
 A `Scope` names servers and tools by glob; whatever it does not name does not exist for that caller: not in search, not
-in listings, not by its exact name.
+in listings, not by its exact name. Resources, templates and prompts go by the same scope (`sees_resource`,
+`sees_prompt`), for whoever lists, reads, watches or completes them.
 """
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from urllib.parse import unquote
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,61 @@ NO_CALLER = Caller()
 
 
 @dataclass(frozen=True)
+class Globs:
+    """Names that are kept: `allow` None leaves it to a default."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+    @property
+    def narrows(self) -> bool:
+        """Whether names are left out, whatever the default is."""
+        return bool(self.deny) or (self.allow is not None and "*" not in self.allow)
+
+    def permits(self, name: str, *, default: bool) -> bool:
+        """Whether a name is kept; `deny` wins."""
+        if any(fnmatchcase(name, glob) for glob in self.deny):
+            return False
+        return default if self.allow is None else any(fnmatchcase(name, glob) for glob in self.allow)
+
+
+@dataclass(frozen=True)
+class OfferRules:
+    """What the configuration says of one server's resources and prompts."""
+
+    server: str
+    narrowed: bool = False
+    """Some of its tools are left out: then its resources and prompts are, too, unless they are named."""
+    resources: Globs = Globs()
+    prompts: Globs = Globs()
+    unlisted: bool = False
+    """Addresses that it does not list may be read."""
+
+    @property
+    def hides_nothing(self) -> bool:
+        """Whether everything that it lists is kept."""
+        return not (self.narrowed or self.resources.narrows or self.prompts.narrows)
+
+
+@dataclass(frozen=True)
 class Scope:
     """What a profile shows."""
 
     servers: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
+    resources: tuple[str, ...] | None = None
+    """Globs of `server.uri`; None: all of the servers whose tools it shows whole."""
+    prompts: tuple[str, ...] | None = None
+    """Globs of `server.name`; None: as resources."""
+    rules: tuple[OfferRules, ...] = ()
+    """Of the servers that have any."""
 
     @property
     def everything(self) -> bool:
         """Whether nothing is left out."""
-        return "*" in self.servers and "*" in self.tools
+        offers = all(globs is None or "*" in globs for globs in (self.resources, self.prompts))
+        unruled = all(rule.hides_nothing for rule in self.rules)
+        return "*" in self.servers and "*" in self.tools and offers and unruled
 
     def sees_server(self, server: str) -> bool:
         """Whether a server is shown."""
@@ -61,5 +109,50 @@ class Scope:
             fnmatchcase(address if "." in pattern else name, pattern) for pattern in self.tools
         )
 
+    def sees_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
+        """Whether a resource, or a template by its text, is shown.
 
+        `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
+        denied or others are named. Where addresses are named, one that climbs (`..`) is not among them.
+        """
+        rules = self._rules(server)
+        named = rules.resources.narrows or (self.resources is not None and "*" not in self.resources)
+        if named and climbs(uri):
+            return False
+        return rules.resources.permits(uri, default=linked or not rules.narrowed) and self._names(
+            server, uri, self.resources, default=linked
+        )
+
+    def sees_prompt(self, server: str, name: str) -> bool:
+        """Whether a prompt is shown."""
+        rules = self._rules(server)
+        return rules.prompts.permits(name, default=not rules.narrowed) and self._names(server, name, self.prompts)
+
+    def passes_unlisted(self, server: str) -> bool:
+        """Whether addresses that a server does not list may be read."""
+        return self._rules(server).unlisted
+
+    def _names(self, server: str, name: str, globs: tuple[str, ...] | None, *, default: bool = False) -> bool:
+        if not self.sees_server(server):
+            return False
+        if globs is None:
+            return default or self._shows_whole(server)
+        return any(fnmatchcase(f"{server}.{name}", glob) for glob in globs)
+
+    def _shows_whole(self, server: str) -> bool:
+        """Whether every tool of a server is shown, whatever it is called."""
+        return any(
+            pattern == "*" or (pattern.endswith(".*") and fnmatchcase(server, pattern[:-2])) for pattern in self.tools
+        )
+
+    def _rules(self, server: str) -> OfferRules:
+        return next((rule for rule in self.rules if rule.server == server), _NO_RULES)
+
+
+_NO_RULES = OfferRules("")
 EVERYTHING = Scope()
+
+
+def climbs(uri: str) -> bool:
+    """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
+    return ".." in re.split(r"[/\\?#]", unquote(unquote(uri)))
