@@ -79,12 +79,12 @@ class House:
 
 @asynccontextmanager
 async def opened(
-    server: Raw | None = None, profile: Profile | None = None, *, transparent: bool = False, era: Era = "legacy"
+    server: Raw | None = None, profile: Raw | None = None, *, transparent: bool = False, era: Era = "legacy"
 ) -> AsyncGenerator[House]:
     how: Raw = {"exposure": "full", "prefix": "never"} if transparent else {}
     config = Config(
         servers={"notes": BackendConfig(**CONFIGURED, **(server or {}))},
-        profiles={"p": profile or Profile()},
+        profiles={"p": Profile(**(profile or {}))},
         **how,
     )
     backend = notes()
@@ -95,11 +95,11 @@ async def opened(
 ALL = ([NOTE, SECRET], TEMPLATES, ["review", "hidden"])
 NOTHING: tuple[list[str], list[str], list[str]] = ([], [], [])
 NARROWED: dict[str, Any] = {
-    "a profile of tools": (None, Profile(tools=("notes.read_*",))),
-    "a profile of bare names": (None, Profile(tools=("read_*",))),
+    "a profile of tools": (None, {"tools": ["notes.read_*"]}),
+    "a profile of bare names": (None, {"tools": ["read_*"]}),
     "denied tools": ({"tools": {"deny": ["drop_*"]}}, None),
     "allowed tools": ({"tools": {"allow": ["read_*"]}}, None),
-    "a profile of no resources or prompts": (None, Profile(resources=(), prompts=())),
+    "a profile of no resources or prompts": (None, {"resources": [], "prompts": []}),
 }
 
 
@@ -120,8 +120,8 @@ async def test_where_tools_are_left_out_so_are_resources_and_prompts(how: str, t
 
 
 @pytest.mark.parametrize("transparent", [False, True], ids=["namespaced", "transparent"])
-@pytest.mark.parametrize("profile", [Profile(), Profile(tools=("notes.*",)), Profile(servers=("n*",))])
-async def test_where_a_server_is_shown_whole_so_are_they(profile: Profile, transparent: bool) -> None:
+@pytest.mark.parametrize("profile", [{}, {"tools": ["notes.*"]}, {"servers": ["n*"]}])
+async def test_where_a_server_is_shown_whole_so_are_they(profile: Raw, transparent: bool) -> None:
     async with opened(None, profile, transparent=transparent) as house:
         assert await house.listed() == ALL
         assert await house.readable(NOTE, SECRET) == [NOTE, SECRET]
@@ -137,8 +137,8 @@ async def test_where_a_server_is_shown_whole_so_are_they(profile: Profile, trans
 @pytest.mark.parametrize(
     ("server", "profile"),
     [
-        (None, Profile(resources=("notes.notes://open/*",), prompts=("notes.review",))),
-        (None, Profile(tools=("read_*",), resources=("*.notes://open/*",), prompts=("*.review",))),
+        (None, {"resources": ["notes.notes://open/*"], "prompts": ["notes.review"]}),
+        (None, {"tools": ["read_*"], "resources": ["*.notes://open/*"], "prompts": ["*.review"]}),
         ({"resources": {"deny": ["*secret*", "notes://any/*"]}, "prompts": {"deny": ["hid*"]}}, None),
         (
             {"tools": {"deny": ["*"]}, "resources": {"allow": ["notes://open/*"]}, "prompts": {"allow": ["review"]}},
@@ -146,7 +146,7 @@ async def test_where_a_server_is_shown_whole_so_are_they(profile: Profile, trans
         ),
     ],
 )
-async def test_what_is_named_is_shown_and_nothing_beside_it(server: Raw | None, profile: Profile | None) -> None:
+async def test_what_is_named_is_shown_and_nothing_beside_it(server: Raw | None, profile: Raw | None) -> None:
     async with opened(server, profile) as house:
         assert await house.listed() == ([NOTE], TEMPLATES[:1], ["review"])
         asked = (NOTE, "notes://open/2", SECRET, "notes://any/x", "notes://open/..%2Fsecret%2F1", "notes://open/../x")
@@ -188,14 +188,14 @@ async def test_unlisted_addresses_are_passed_on_where_the_configuration_says_so(
     ("server", "profile", "readable"),
     [
         (None, None, True),
-        (None, Profile(tools=("read_*",)), True),
+        (None, {"tools": ["read_*"]}, True),
         ({"tools": {"deny": ["drop_*"]}}, None, True),
         ({"resources": {"deny": ["notes://made/*"]}}, None, False),
-        (None, Profile(resources=("notes.notes://open/*",)), False),
+        (None, {"resources": ["notes.notes://open/*"]}, False),
     ],
 )
 async def test_a_link_in_a_tools_result_can_be_read_by_who_got_it(
-    server: Raw | None, profile: Profile | None, readable: bool
+    server: Raw | None, profile: Raw | None, readable: bool
 ) -> None:
     async with opened(server, profile) as house:
         assert await house.readable(LINKED) == []
