@@ -1,13 +1,21 @@
 """Who is asking, and what they may see. Pure.
 
 A `Scope` names servers and tools by glob; whatever it does not name does not exist for that caller: not in search, not
-in listings, not by its exact name.
+in listings, not by its exact name. Resources, templates and prompts go by the same scope (`sees_resource`,
+`sees_prompt`), for whoever lists, reads, watches or completes them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from urllib.parse import unquote
+
+MAX_URI_CHARS = 4_096
+"""Of an address that is matched with globs or templates, or that is read without being listed."""
+_END = r"(?:[/\\?#]|%(?:25)?(?:2f|5c|3f|23))"
+_CLIMBING = re.compile(rf"(?:^|{_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_END})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,16 +64,62 @@ def next_to_drop(holders: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
+class Globs:
+    """Names that are kept: `allow` None leaves it to a default."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+    @property
+    def narrows(self) -> bool:
+        """Whether names are left out, whatever the default is."""
+        return bool(self.deny) or (self.allow is not None and "*" not in self.allow)
+
+    def permits(self, *forms: str, default: bool) -> bool:
+        """Whether a name is kept, given in every form that it may be read as; `deny` wins, in upper or lower case."""
+        folded = [form.lower() for form in forms] if self.deny else []
+        if any(fnmatchcase(form, glob.lower()) for glob in self.deny for form in folded):
+            return False
+        return default if self.allow is None else _matches(forms, self.allow)
+
+
+@dataclass(frozen=True)
+class OfferRules:
+    """What the configuration says of one server's resources and prompts."""
+
+    server: str
+    narrowed: bool = False
+    """Some of its tools are left out: then its resources and prompts are, too, unless they are named."""
+    resources: Globs = Globs()
+    prompts: Globs = Globs()
+    unlisted: bool = False
+    """Addresses that it does not list may be read."""
+
+    @property
+    def hides_nothing(self) -> bool:
+        """Whether everything that it lists is kept."""
+        return not (self.narrowed or self.resources.narrows or self.prompts.narrows)
+
+
+@dataclass(frozen=True)
 class Scope:
     """What a profile shows."""
 
     servers: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
+    resources: tuple[str, ...] | None = None
+    """Globs of `server.uri`; None: all of the servers whose tools it shows whole."""
+    prompts: tuple[str, ...] | None = None
+    """Globs of `server.name`; None: as resources."""
+    rules: tuple[OfferRules, ...] = ()
+    """Of the servers that have any."""
 
     @property
     def everything(self) -> bool:
         """Whether nothing is left out."""
-        return "*" in self.servers and "*" in self.tools
+        offers = all(globs is None or "*" in globs for globs in (self.resources, self.prompts))
+        unruled = all(rule.hides_nothing for rule in self.rules)
+        return "*" in self.servers and "*" in self.tools and offers and unruled
 
     def sees_server(self, server: str) -> bool:
         """Whether a server is shown."""
@@ -78,5 +132,66 @@ class Scope:
             fnmatchcase(address if "." in pattern else name, pattern) for pattern in self.tools
         )
 
+    def sees_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
+        """Whether a resource, or a template by its text, is shown.
 
+        `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
+        denied or others are named. Where addresses are named, one that climbs (`..`) or is too long is not among them;
+        a percent-encoded one is matched as what it stands for, too.
+        """
+        rules = self._rules(server)
+        forms: tuple[str, ...] = (uri,)
+        if rules.resources.narrows or (self.resources is not None and "*" not in self.resources):
+            if len(uri) > MAX_URI_CHARS or climbs(uri):
+                return False
+            forms = _decoded(uri)
+        return rules.resources.permits(*forms, default=linked or not rules.narrowed) and self._names(
+            server, forms, self.resources, default=linked
+        )
+
+    def sees_prompt(self, server: str, name: str) -> bool:
+        """Whether a prompt is shown."""
+        rules = self._rules(server)
+        return rules.prompts.permits(name, default=not rules.narrowed) and self._names(server, (name,), self.prompts)
+
+    def passes_unlisted(self, server: str) -> bool:
+        """Whether addresses that a server does not list may be read."""
+        return self._rules(server).unlisted
+
+    def _names(
+        self, server: str, forms: tuple[str, ...], globs: tuple[str, ...] | None, *, default: bool = False
+    ) -> bool:
+        if not self.sees_server(server):
+            return False
+        if globs is None:
+            return default or self._shows_whole(server)
+        return _matches(tuple(f"{server}.{form}" for form in forms), globs)
+
+    def _shows_whole(self, server: str) -> bool:
+        """Whether every tool of a server is shown, whatever it is called."""
+        return any(
+            pattern == "*" or (pattern.endswith(".*") and fnmatchcase(server, pattern[:-2])) for pattern in self.tools
+        )
+
+    def _rules(self, server: str) -> OfferRules:
+        return next((rule for rule in self.rules if rule.server == server), _NO_RULES)
+
+
+_NO_RULES = OfferRules("")
 EVERYTHING = Scope()
+
+
+def climbs(uri: str) -> bool:
+    """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
+    return _CLIMBING.search(uri) is not None
+
+
+def _decoded(uri: str) -> tuple[str, ...]:
+    if "%" not in uri:
+        return (uri,)
+    once = unquote(uri)
+    return (uri, once, unquote(once))
+
+
+def _matches(forms: tuple[str, ...], globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(form, glob) for glob in globs for form in forms)

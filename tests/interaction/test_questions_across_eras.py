@@ -30,6 +30,12 @@ PATIENCE_S = 60.0
 UPSTREAMS = [corner.name for corner in CORNERS]
 KINDS = ["sampling", "form", "url", "roots"]
 URL = "https://example.org/sign-in"
+VISIT = {
+    "mode": "url",
+    "message": "s asks you to open example.org: Go",
+    "url": URL,
+    "_meta": {"portico/server": "s"},
+}
 
 
 class Reader(Person):
@@ -41,16 +47,16 @@ class Reader(Person):
             return types.ElicitResult(action="accept")
         return types.ElicitResult(action="accept", content={"name": self.name})
 
-    def check(self, kind: str, answer: str) -> None:
-        """Whether this is what they answered, and to what was asked."""
+    def check(self, kind: str, answer: str, upstream: str) -> None:
+        """Whether this is what they answered, and to what was asked by whom."""
         heard, asked = json.loads(answer), self.asked.pop()
         assert self.asked == [], "asked once"
         if kind == "sampling":
             assert heard["content"] == {"type": "text", "text": f"{self.name} thinks so"}
-            assert asked.messages[0].content.text == "Is it late?"
+            assert asked.messages[0].content.text == f"{upstream} asks: Is it late?"
         elif kind == "form":
             assert (heard["action"], heard["content"]) == ("accept", {"name": self.name})
-            assert asked.message == "Who are you?"
+            assert asked.message == f"{upstream} asks: Who are you?"
         elif kind == "url":
             assert heard["action"] == "accept"
             assert (asked.mode, asked.url) == ("url", URL)
@@ -72,7 +78,7 @@ async def test_a_client_answers_what_a_server_asks(
         for kind in KINDS:
             answered = await client.call_tool(f"{upstream}__ask_client", {"kind": kind})
             assert not answered.is_error, said(answered)
-            ada.check(kind, said(answered))
+            ada.check(kind, said(answered), upstream)
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
@@ -82,7 +88,7 @@ async def test_it_answers_through_call_tool_too(matrix: Matrix, era: Era, upstre
     async with asyncio.timeout(PATIENCE_S), connect(matrix.gateway, "http", era, "meta", **ada.callbacks) as client:
         for kind in KINDS:
             arguments = {"name": f"{upstream}.ask_client", "arguments": {"kind": kind}}
-            ada.check(kind, await ask(client, "call_tool", **arguments))
+            ada.check(kind, await ask(client, "call_tool", **arguments), upstream)
 
 
 @pytest.mark.parametrize("upstream", ["legacy_stdio", "modern_http"])
@@ -201,14 +207,15 @@ async def test_prompts_and_resources_are_asked_for_in_rounds_too() -> None:
             assert "Ada" in str((await client.request(method, {**params, **more}))["result"])
 
 
-async def test_a_question_reaches_a_modern_client_as_it_was_asked_and_the_answer_goes_back_unchanged() -> None:
+async def test_a_question_reaches_a_modern_client_with_its_servers_name_and_the_answer_goes_back_unchanged() -> None:
     vendor = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}, "x-vendor": [None, 1]}
     async with (
         gateway_over({"s": asking(**vendor)}) as gateway,
         raw_lines(gateway.door(), "modern", elicitation={}) as client,
     ):
         key, question, state = await asked_by(client)
-        assert question == {"method": "elicitation/create", "params": vendor}
+        labelled = {**vendor, "message": "s asks: Who?", "_meta": {"portico/server": "s"}}
+        assert question == {"method": "elicitation/create", "params": labelled}
         answer = {**ANSWER, "_meta": {"y": None}, "x-vendor": {"z": None}}
         more = {"inputResponses": {key: answer, "unknown": 1}, "requestState": state}
         final = (await client.request("tools/call", {**CALL, **more}))["result"]
@@ -220,7 +227,7 @@ async def test_only_the_handshake_era_gives_a_visit_an_id() -> None:
     both = {"elicitation": {"form": {}, "url": {}}}
     async with gateway_over({"s": asking(**visit)}) as gateway, raw_lines(gateway.door(), "modern", **both) as client:
         _, question, _ = await asked_by(client)
-        assert question["params"] == {"mode": "url", "message": "Go", "url": URL}
+        assert question["params"] == VISIT
 
 
 async def test_what_is_missing_is_asked_again_and_nonsense_is_refused() -> None:
@@ -281,7 +288,7 @@ async def test_a_refusal_until_an_address_is_visited_is_a_question_to_a_modern_c
     async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern", **both) as client:
         result = (await client.request("tools/call", CALL))["result"]
         ((key, question),) = result["inputRequests"].items()
-        assert question["params"] == {"mode": "url", "message": "Go", "url": URL}
+        assert question["params"] == VISIT
         agreed = {**CALL, "inputResponses": {key: {"action": "accept"}}}
         assert (await client.request("tools/call", agreed))["result"] == result, "not there yet: asked again"
         refused = await client.request("tools/call", {**CALL, "inputResponses": {key: {"action": "decline"}}})

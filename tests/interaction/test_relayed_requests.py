@@ -145,7 +145,7 @@ async def test_what_the_client_answers_reaches_the_server_unchanged() -> None:
     async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy", roots={}) as client:
         calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
         question = await client.wait_for(lambda message: message.get("method") == "roots/list")
-        assert question["params"] == {"_meta": {"x": None}}
+        assert question["params"] == {"_meta": {"x": None, "portico/server": "s"}}
         answer = {"roots": [{"uri": ROOT, "x-vendor": None}], "_meta": {"y": None}, "x-vendor": [None]}
         await client.send({"id": question["id"], "result": answer})
         assert "result" in await client.answer_to(calling)

@@ -131,7 +131,7 @@ async def test_request_execution_and_upstream_request_are_one_trace(
     assert ("baggage" in beside, "own" in beside) == (False, False)
     if meta is not None:
         assert inside["tracestate"] == beside["tracestate"] == "some=thing"
-        assert (inside["baggage"], inside["own"]) == ("who=me", 1)
+        assert not {"baggage", "own"} & inside.keys(), "what is not about the trace is not the server's"
 
 
 async def test_a_context_in_the_http_headers_is_taken_where_the_message_has_none(watch: Watch):
@@ -234,7 +234,7 @@ async def test_no_span_holds_what_was_said(watch: Watch):
 
 
 @pytest.mark.parametrize("meta", [None, CLIENTS], ids=["without a context", "with a context"])
-async def test_where_nothing_records_a_server_gets_what_the_client_sent(
+async def test_where_nothing_records_a_server_gets_the_context_that_the_client_sent(
     meta: Raw | None, monkeypatch: pytest.MonkeyPatch
 ):
     record(TracerProvider(sampler=ALWAYS_OFF), monkeypatch)
@@ -244,7 +244,7 @@ async def test_where_nothing_records_a_server_gets_what_the_client_sent(
         async with asyncio.timeout(PATIENCE_S):
             await client.call_tool("call_tool", {"name": "eye.look", "arguments": {}}, meta=given)
     got: Raw = {key: value for key, value in (sent_to(backend).get("_meta") or {}).items() if key in CLIENTS}
-    assert got == (meta or {})
+    assert got == {key: value for key, value in (meta or {}).items() if key in ("traceparent", "tracestate")}
     assert not asked[0].headers
 
 

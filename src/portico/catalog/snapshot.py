@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from urllib.parse import unquote
 
-from portico.access import Scope
+from portico.access import MAX_URI_CHARS, Scope
 from portico.catalog.address import FLAT_NAME_CHARS, SCRIPT_WORDS, Resolver, flat_names, identifiers, nearest
 from portico.catalog.folding import fold
 from portico.catalog.listing import Offers
 from portico.catalog.tool import Tool
+from portico.catalog.uri_template import UriTemplate, matches_any, parse_templates
 from portico.catalog.visible import quoted
 from portico.errors import UnknownName
 from portico.search import Index
@@ -56,6 +58,24 @@ class ServerEntry:
     def words(self) -> Mapping[str, str]:
         """The identifiers that scripts know its tools by, with their names."""
         return identifiers(self.tools)
+
+    @cached_property
+    def resource_uris(self) -> frozenset[str]:
+        """The addresses of its listed resources."""
+        return frozenset(resource["uri"] for resource in self.offers.resources)
+
+    @cached_property
+    def uri_templates(self) -> tuple[UriTemplate, ...]:
+        """Its listed templates, taken apart."""
+        return parse_templates(template["uriTemplate"] for template in self.offers.templates)
+
+    def lists_resource(self, uri: str) -> bool:
+        """Whether an address is listed, percent-encoded or not, or can be made from a listed template."""
+        if uri in self.resource_uris:
+            return True
+        if len(uri) > MAX_URI_CHARS:
+            return False
+        return unquote(uri) in self.resource_uris or matches_any(self.uri_templates, uri)
 
 
 def most_common(counts: Mapping[str, int]) -> str:
@@ -212,8 +232,20 @@ class Snapshot:
         if scope.everything:
             return self
         servers = {
-            name: replace(entry, tools={key: tool for key, tool in entry.tools.items() if scope.sees(tool.address)})
+            name: replace(
+                entry,
+                tools={key: tool for key, tool in entry.tools.items() if scope.sees(tool.address)},
+                offers=_offers_within(name, entry.offers, scope),
+            )
             for name, entry in self.servers.items()
             if scope.sees_server(name)
         }
         return Snapshot(servers, self.index, scope)
+
+
+def _offers_within(server: str, offers: Offers, scope: Scope) -> Offers:
+    return Offers(
+        tuple(one for one in offers.resources if scope.sees_resource(server, one["uri"])),
+        tuple(one for one in offers.templates if scope.sees_resource(server, one["uriTemplate"])),
+        tuple(one for one in offers.prompts if scope.sees_prompt(server, one["name"])),
+    )

@@ -71,6 +71,25 @@ class ToolRules(Section):
         )
 
 
+class PromptRules(Section):
+    """Which of a server's prompts exist here."""
+
+    allow: tuple[str, ...] | None = Field(
+        default=None, description="Globs of those to keep. Not given: all, or none where `tools` leaves some out."
+    )
+    deny: tuple[str, ...] = Field(default=(), description="Globs of those to drop; wins over `allow`.")
+
+
+class ResourceRules(PromptRules):
+    """Which of a server's resources and resource templates exist here; globs are of the server's own URIs."""
+
+    unlisted: bool = Field(
+        default=False,
+        description="Pass on addresses that it neither lists nor has a listed template for. Links in its tools' "
+        "results can be read by who got them in any case.",
+    )
+
+
 class CacheConfig(Section):
     """How long answers of a server's tools are kept and given again, marked as such."""
 
@@ -216,6 +235,13 @@ class BackendConfig(Section):
     recorded_slug: str | None = Field(default=None, description="recorded: the `slug` of the line that is this server.")
 
     tools: ToolRules = Field(default=ToolRules(), description="Which of its tools are kept, and renames.")
+    resources: ResourceRules = Field(default=ResourceRules(), description="Which of its resources are kept.")
+    prompts: PromptRules = Field(default=PromptRules(), description="Which of its prompts are kept.")
+    client_meta: tuple[str, ...] = Field(
+        default=(),
+        description="Globs of keys in a client's `_meta` that it gets beside those the protocol defines for servers "
+        "(progress, trace, log level, capabilities, related task); never who the client is.",
+    )
     timeouts: Timeouts = Field(default=Timeouts(), description="How long it is waited for.")
     cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
     limits: ServerLimits = Field(default=ServerLimits(), description="How much it is asked to do at once.")

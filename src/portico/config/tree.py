@@ -78,6 +78,14 @@ class Profile(Section):
     tools: tuple[str, ...] = Field(
         default=("*",), description="Globs of the tool addresses (`server.tool`) it contains."
     )
+    resources: tuple[str, ...] | None = Field(
+        default=None,
+        description="Globs of the resources and templates (`server.uri`) it contains. Not given: those of the servers "
+        "whose tools it contains whole (`*`, `server.*`).",
+    )
+    prompts: tuple[str, ...] | None = Field(
+        default=None, description="Globs of the prompts (`server.name`) it contains. Not given: as `resources`."
+    )
     budgets: ProfileBudgets = Field(default=ProfileBudgets(), description="Its token budgets.")
     metatools: dict[MetaTool, bool] = Field(default={}, description="Its meta-tool switches.")
 
@@ -97,6 +105,8 @@ class View:
     intent: str = ""
     top_k: int = 10
     listing_budget: int = 4_000
+    resources: tuple[str, ...] | None = None
+    prompts: tuple[str, ...] | None = None
 
 
 def default_data_dir() -> Path:
@@ -184,7 +194,7 @@ class Config(Section):
     @classmethod
     def _server_names_are_keys(cls, value: dict[str, BackendConfig]) -> dict[str, BackendConfig]:
         for name in value:
-            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}", name) or name in RESERVED_NAMES:
+            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}", name) or name.lower() in RESERVED_NAMES:
                 raise ValueError(
                     f"{name!r} is no server name: use up to {LONGEST_NAME} of A-Z a-z 0-9 _ -, not portico"
                 )
@@ -231,4 +241,6 @@ class Config(Section):
             (own.intent or self.intent or "").strip(),
             own.top_k or self.top_k,
             self.budgets.listing if own.budgets.listing is None else own.budgets.listing,
+            own.resources,
+            own.prompts,
         )

@@ -25,13 +25,12 @@ class Links:
         """Whom the links of each session are counted for."""
 
     def remember(self, caller: Caller, server: str, result: Raw) -> None:
-        """Keep the links of a server's result; not for a caller that could not be told from others."""
-        if not (session := caller.state):
-            return
-        content = result.get("content")
-        if not isinstance(content, list):
-            return
-        uris = [uri for block in cast("list[Any]", content) if (uri := _linked(block)) is not None]
+        """Keep the last links of a server's result: of a tool, or of a prompt.
+
+        Callers without a session or a handle share theirs, and can only read them by the server's name.
+        """
+        session = caller.state
+        uris = [uri for block in _blocks(result)[-MAX_LINKS:] if (uri := _linked(block)) is not None]
         if not uris:
             return
         links = self._sessions.setdefault(session, {}).setdefault(server, OrderedDict())
@@ -51,8 +50,18 @@ class Links:
         return {server for server, links in self._sessions.get(session, {}).items() if uri in links}
 
 
+def _blocks(result: Raw) -> list[Any]:
+    content, messages = result.get("content"), result.get("messages")
+    blocks: list[Any] = [*cast("list[Any]", content)] if isinstance(content, list) else []
+    for message in cast("list[Any]", messages) if isinstance(messages, list) else ():
+        said = cast(Raw, message).get("content") if isinstance(message, dict) else None
+        blocks += cast("list[Any]", said) if isinstance(said, list) else [said]
+    return blocks
+
+
 def _linked(block: Any) -> str | None:
     if not isinstance(block, dict) or block.get("type") != "resource_link":
         return None
     uri = cast("Raw", block).get("uri")
+    uri = uri.strip() if isinstance(uri, str) else uri
     return uri if isinstance(uri, str) and len(uri) <= MAX_URI else None

@@ -16,6 +16,7 @@ SCHEME = "portico://"
 _ROOT = f"{SCHEME}backend/"
 _RESOURCE = "/resource/"
 _TOOLS = "/tools"
+_OUR_SCHEME = re.compile(r"[\x00-\x20\x7f]*portico:", re.IGNORECASE)
 _CURSOR = re.compile(r"\?cursor=([^?#&/]*)$")
 
 Fixed = Literal["overview", "backends", "tools", "hot", "categories", "stats"]
@@ -84,6 +85,54 @@ def not_found_code(error: RemoteError, era: Era) -> int:
         return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
     names_it = isinstance(error.data, dict) and "uri" in error.data
     return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
+
+
+def confine_links(server: str, result: Raw) -> Raw:
+    """Return a result of a tool or prompt whose links cannot lead elsewhere.
+
+    A link, or an embedded resource, whose URI is written like one of ours would be read from whomever it names: it is
+    put under the server that gave it. A result without one is returned as it is.
+    """
+    content, messages = result.get("content"), result.get("messages")
+    if isinstance(content, list) and any(map(_poses, cast("list[Any]", content))):
+        result = {**result, "content": [_confined(server, block) for block in cast("list[Any]", content)]}
+    if isinstance(messages, list):
+        said = [_confined_message(server, message) for message in cast("list[Any]", messages)]
+        result = {**result, "messages": said}
+    return result
+
+
+def _confined_message(server: str, message: Any) -> Any:
+    content = cast(Raw, message).get("content") if isinstance(message, dict) else None
+    if isinstance(content, dict):
+        return {**message, "content": _confined(server, content)}
+    if isinstance(content, list):
+        return {**message, "content": [_confined(server, block) for block in cast("list[Any]", content)]}
+    return message
+
+
+def _confined(server: str, block: Any) -> Any:
+    if not _poses(block):
+        return block
+    one: Raw = dict(block)
+    if _is_ours(one.get("uri")):
+        one["uri"] = outer_uri(server, one["uri"].strip())
+    if isinstance(one.get("resource"), dict) and _is_ours(one["resource"].get("uri")):
+        one["resource"] = {**one["resource"], "uri": outer_uri(server, one["resource"]["uri"].strip())}
+    return one
+
+
+def _poses(block: Any) -> bool:
+    """Whether a block of content has a URI like one of ours."""
+    if not isinstance(block, dict):
+        return False
+    inner = cast(Raw, block).get("resource")
+    return _is_ours(cast(Raw, block).get("uri")) or (isinstance(inner, dict) and _is_ours(cast(Raw, inner).get("uri")))
+
+
+def _is_ours(uri: Any) -> bool:
+    """Whether a URI has our scheme; clients read it in any case, and without blanks around it."""
+    return isinstance(uri, str) and _OUR_SCHEME.match(uri) is not None
 
 
 def outer_contents(server: str, result: Raw) -> Raw:

@@ -9,6 +9,7 @@ from portico.catalog.visible import quoted
 from portico.disclosure.links import Links
 from portico.disclosure.listable import listable_offer
 from portico.disclosure.namespace import (
+    confine_links,
     inner_uri,
     outer_contents,
     outer_resource,
@@ -24,6 +25,7 @@ from portico.upstream.backend import Raw
 OWN = tuple(resource["uri"] for resource in RESOURCES)
 Rename = Callable[[str, Raw], Raw]
 _WITHOUT_SESSION = f"a link that a tool gave is read without a session as {outer_uri('SERVER', 'URI')}"
+_UNLISTED = "{} lists no such resource and no template for it; `resources.unlisted: true` in its entry lets it be asked"
 
 
 class Offered:
@@ -59,28 +61,61 @@ class Offered:
 
     async def about(self, method: str, params: Raw, origin: Origin) -> Raw:
         """Read or watch one resource."""
-        server, inner = self.locate(params["uri"], origin.caller.state)
+        # Whoever stops watching may do so whatever has become of the resource.
+        known = method != "resources/unsubscribe"
+        server, inner = self.locate(params["uri"], origin.caller.state, known=known)
         result = await self._calls.ask(server, method, {**params, "uri": inner}, origin)
         return result if self._sight.sole else outer_contents(server, result)
 
-    def locate(self, uri: str, owner: str) -> tuple[str, str]:
-        """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
+    def locate(self, uri: str, owner: str, *, known: bool = True) -> tuple[str, str]:
+        """The server that has a resource, or gave this caller a link to it, and the URI it knows it by.
+
+        Raises RemoteError where there is none, and with `known` also where the server does not list the address, has
+        no listed template for it and gave this caller no link to it, or where this view does not show it.
+        """
         snapshot, sole = self._sight.snapshot, self._sight.sole
-        if sole:
+        if sole and self._sight.face.unlisted:
             return sole, uri
-        if (found := inner_uri(uri)) and found[0] in snapshot.servers:
-            return found
-        claimed = {
-            name
-            for name, entry in snapshot.servers.items()
-            if any(resource["uri"] == uri for resource in entry.offers.resources)
-        }
+        found = (sole, uri) if sole else inner_uri(uri)
+        if found is None or found[0] not in snapshot.servers:
+            found = self._claimed(uri, owner)
+        if found is None:
+            raise self._not_found(uri, "" if owner else _WITHOUT_SESSION)
+        if known and not self._is_shown(*found, owner):
+            raise self._not_found(uri)
+        if known and not self._is_known(*found, owner):
+            raise self._not_found(uri, self._why_unknown(found[0]))
+        return found
+
+    def _claimed(self, uri: str, owner: str) -> tuple[str, str] | None:
+        """The one server that lists an address as its own, or gave this caller a link to it."""
+        servers = self._sight.snapshot.servers
+        claimed = {name for name, entry in servers.items() if uri in entry.resource_uris}
         # A server can claim what is another's: whoever else does, nobody is asked in its place.
-        claimed |= self._links.owners(owner, uri) & snapshot.servers.keys()
-        if len(claimed) == 1:
-            return claimed.pop(), uri
-        near = nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)])
-        raise not_found(uri, near, "" if owner else _WITHOUT_SESSION)
+        if owner:
+            claimed |= self._links.owners(owner, uri) & servers.keys()
+        return (claimed.pop(), uri) if len(claimed) == 1 else None
+
+    def _is_shown(self, server: str, uri: str, owner: str) -> bool:
+        linked = server in self._links.owners(owner, uri)
+        return self._sight.face.scope.sees_resource(server, uri, linked=linked)
+
+    def _is_known(self, server: str, uri: str, owner: str) -> bool:
+        if self._sight.face.scope.passes_unlisted(server) or server in self._links.owners(owner, uri):
+            return True
+        return self._sight.lists_resource(server, uri)
+
+    def _why_unknown(self, server: str) -> str:
+        if self._sight.snapshot.servers[server].known:
+            return _UNLISTED.format(server)
+        return f"{server} has not been listed yet, so it is not known what it has"
+
+    def _not_found(self, uri: str, why: str = "") -> RemoteError:
+        return not_found(uri, nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)]), why)
+
+    def shows(self, server: str, uri: str) -> bool:
+        """Whether a resource of a server may be told of here."""
+        return self._sight.face.scope.sees_resource(server, uri, linked=True)
 
     def outer_uri(self, server: str, uri: str) -> str:
         """A server's URI as this view's clients know it."""
@@ -89,21 +124,26 @@ class Offered:
     async def prompt(self, params: Raw, origin: Origin) -> Raw:
         """A server's prompt."""
         server, name = self._locate_prompt(params.get("name"))
-        return await self._calls.ask(server, "prompts/get", {**params, "name": name}, origin)
+        result = await self._calls.ask(server, "prompts/get", {**params, "name": name}, origin)
+        self._links.remember(origin.caller, server, result)
+        return result if self._sight.sole else confine_links(server, result)
 
     def _locate_prompt(self, name: Any) -> tuple[str, str]:
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, "a prompt needs a name")
-        if self._sight.sole:
-            return self._sight.sole, name
-        if found := self._sight.snapshot.flat_prompts.get(name):
+        sole, snapshot = self._sight.sole, self._sight.snapshot
+        if sole:
+            listed = snapshot.servers[sole].offers.prompts
+            if self._sight.face.unlisted or any(prompt["name"] == name for prompt in listed):
+                return sole, name
+        elif found := snapshot.flat_prompts.get(name):
             return found[0], found[1]["name"]
         raise RemoteError(INVALID_PARAMS, f"Unknown prompt: {quoted(name)}")
 
     async def complete(self, params: Raw, origin: Origin) -> Raw:
         """What a server proposes for an argument."""
         reference = params.get("ref")
-        if self._sight.sole:
+        if self._sight.sole and self._sight.face.unlisted:
             return await self._calls.ask(self._sight.sole, "completion/complete", params, origin)
         if not isinstance(reference, dict):
             raise RemoteError(INVALID_PARAMS, "completion/complete needs a ref")
@@ -111,6 +151,15 @@ class Offered:
             server, name = self._locate_prompt(reference.get("name"))
             inner: Raw = {**reference, "name": name}
         else:
-            server, uri = self.locate(str(reference.get("uri")), origin.caller.state)
+            server, uri = self._locate_template(str(reference.get("uri")), origin.caller.state)
             inner = {**reference, "uri": uri}
         return await self._calls.ask(server, "completion/complete", {**params, "ref": inner}, origin)
+
+    def _locate_template(self, uri: str, owner: str) -> tuple[str, str]:
+        sole, servers = self._sight.sole, self._sight.snapshot.servers
+        found = (sole, uri) if sole else inner_uri(uri)
+        if found is not None and found[0] in servers:
+            listed = servers[found[0]].offers.templates
+            if any(template["uriTemplate"] == found[1] for template in listed):
+                return found
+        return self.locate(uri, owner)

@@ -93,6 +93,11 @@ class Sight:
             self._whole = whole
         return self._seen
 
+    def lists_resource(self, server: str, uri: str) -> bool:
+        """Whether a server lists an address or has a listed template for it, shown here or not."""
+        entry = self._catalog.snapshot.servers.get(server)
+        return entry is not None and entry.lists_resource(uri)
+
     @property
     def isolated(self) -> tuple[str, ...]:
         """The servers that run once for each client."""

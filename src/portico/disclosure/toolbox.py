@@ -13,6 +13,7 @@ from portico.disclosure.doing import Doing
 from portico.disclosure.extras import extras
 from portico.disclosure.links import Links
 from portico.disclosure.listable import listable
+from portico.disclosure.namespace import confine_links
 from portico.disclosure.own_state import ARGUMENT, StateHandles
 from portico.disclosure.pages import page
 from portico.disclosure.question import Question
@@ -229,8 +230,9 @@ class Toolbox:
         face = self._sight.face
         whole = whole or face.exposure == "full"
         result = await self._answered(tool, self._calls.call(tool, arguments, origin), raw=whole)
+        self._links.remember(origin.caller, tool.server, result)
         if not self._sight.sole:
-            self._links.remember(origin.caller, tool.server, result)
+            result = confine_links(tool.server, result)
         if whole:
             return unjudged(result)  # a client that lists a tool itself holds its result against the declared schema
         if self._large is not None:

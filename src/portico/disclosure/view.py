@@ -243,9 +243,13 @@ class View:
             raise resources.not_found(uri, why=error.message) from error
         return {"contents": [{**part, "uri": uri} for part in found["contents"]]}
 
-    def locate(self, uri: str, owner: str) -> tuple[str, str]:
+    def locate(self, uri: str, owner: str, *, known: bool = True) -> tuple[str, str]:
         """The server that has a resource, or gave this caller a link to it, and the URI it knows it by."""
-        return self._offered.locate(uri, owner)
+        return self._offered.locate(uri, owner, known=known)
+
+    def shows_resource(self, server: str, uri: str) -> bool:
+        """Whether a resource of a server may be told of here."""
+        return self._offered.shows(server, uri)
 
     def stores(self, method: str, params: Raw) -> bool:
         """Whether a request may store values for the next: only scripts do."""

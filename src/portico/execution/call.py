@@ -10,10 +10,9 @@ The answer is the upstream's result object, untouched; whatever there is to say 
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from portico.access import Caller
 from portico.catalog.tool import Tool
 from portico.errors import BackendUnavailable, InvalidArguments, RemoteError
 from portico.events import Bus, CallRefused, ToolCalled
@@ -23,43 +22,23 @@ from portico.execution.headers import param_headers
 from portico.execution.learned import Shapes
 from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
+from portico.execution.origin import NOBODY, Origin
 from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kind_of, outcome_of
-from portico.execution.questions import IN_ROUNDS, settled
+from portico.execution.question_labels import settled_labelled
+from portico.execution.questions import IN_ROUNDS
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
 from portico.observability.audit import Audit, Called
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
-from portico.upstream.backend import Ask, Raw, Relay
+from portico.upstream.backend import Ask, Raw
+from portico.upstream.envelope import for_server
 from portico.upstream.supervisor import Upstream
 
 _NO_LIMITS: Mapping[str, Limit] = {}
 _NO_RULES: Mapping[str, RetryRule] = {}
+_NO_META: Mapping[str, tuple[str, ...]] = {}
 _LEAST_S = 0.001
 """A call that waited for its turn until its time was up still gets an answer that says so."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a request came from and the way back to it."""
-
-    caller: Caller = field(default_factory=Caller)
-    relay: Relay | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """What the client sent beside name and arguments: `_meta`, `inputResponses`, `requestState` …"""
-    waited: float = 0.0
-    """Seconds it stood at the door before it was begun: it has that much less."""
-    way: str = "library"
-    """How a tool came to be called: `call_tool`, `flat`, `script`, `workflow`, `cli`."""
-    in_rounds: bool = False
-    """Its client gets a server's questions as they are, and comes back with the answers; else it is asked meanwhile."""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether this continues an earlier round, or answers a question: nobody else could ask the same."""
-        return bool(self.extra) and (len(self.extra) > 1 or "_meta" not in self.extra)
-
-
-NOBODY = Origin()
 
 
 class _Work:
@@ -119,13 +98,15 @@ class Calls:
         shapes: Shapes | None = None,
         limits: Mapping[str, Limit] = _NO_LIMITS,
         retries: Mapping[str, RetryRule] = _NO_RULES,
+        client_meta: Mapping[str, tuple[str, ...]] = _NO_META,
         changes: Changes | None = None,
         audit: Audit | None = None,
     ) -> None:
         """`timeouts` are how long each server may be silent, `longest` how long any call may take in all.
 
-        `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, `changes`
-        notices other definitions, `audit` writes down every call; each is optional.
+        `cache` keeps answers, `shapes` learns what they look like, `limits` and `retries` are by server, as are the
+        keys of a client's `_meta` that go there too (`client_meta`); `changes` notices other definitions, `audit`
+        writes down every call; each is optional.
         """
         self.audit = audit
         """May be replaced by another, or none, at any time."""
@@ -138,13 +119,19 @@ class Calls:
         self._gates = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
         self._limits = limits
         self._retries = retries
+        self._client_meta = client_meta
         self._changes = changes
 
     def configure(
-        self, timeouts: Mapping[str, float], limits: Mapping[str, Limit], retries: Mapping[str, RetryRule]
+        self,
+        timeouts: Mapping[str, float],
+        limits: Mapping[str, Limit],
+        retries: Mapping[str, RetryRule],
+        client_meta: Mapping[str, tuple[str, ...]] = _NO_META,
     ) -> None:
         """Go by these from now on; who stands in a line whose limits stay keeps its place."""
         self._timeouts, self._retries = timeouts, retries
+        self._client_meta = client_meta
         kept = {server: gate for server, gate in self._gates.items() if limits.get(server) == self._limits[server]}
         made = {server: Gate(server, limit) for server, limit in limits.items() if not limit.none}
         self._gates, self._limits = {**made, **kept}, limits
@@ -256,18 +243,19 @@ class Calls:
         return result
 
     async def _asked(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
+        origin = origin.asked_by(server)
         if params is None or method not in IN_ROUNDS:
             return await self._sent(server, method, params, origin)
 
         def there(given: Mapping[str, Any]) -> Awaitable[Raw]:
             return self._sent(server, method, dict(given), origin)
 
-        return await settled(there, params, origin.relay, rounds=origin.in_rounds)
+        return await settled_labelled(server, there, params, origin.relay, rounds=origin.in_rounds)
 
     async def _sent(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
         upstream, named = self._upstream(server), params.get("name") if params else None
         with asked(method, named if isinstance(named, str) else "", server, upstream.backend.kind) as span:
-            sent = in_meta(span, params) if params is not None else None
+            sent = in_meta(span, self._for_server(server, params)) if params is not None else None
             ask = Ask(self._timeouts.get(server), origin.relay, in_headers(span, {}), self._longest)
             return await upstream.request(method, sent, ask, origin.caller.instance)
 
@@ -283,6 +271,7 @@ class Calls:
 
     async def _run(self, work: _Work, arguments: Raw, origin: Origin) -> Raw:
         server = work.tool.server
+        origin = origin.asked_by(server)
         upstream = self._upstream(server)
         waited = upstream.live is None
         await upstream.woken(origin.caller.instance)
@@ -308,7 +297,7 @@ class Calls:
 
             # Between two rounds of questions nothing is asked of it, and it is still at work for this caller.
             with upstream.held(origin.caller.instance):
-                answer = await settled(there, origin.extra, origin.relay, rounds=origin.in_rounds)
+                answer = await settled_labelled(server, there, origin.extra, origin.relay, rounds=origin.in_rounds)
             result = unmarked(answer)
         finally:
             if gate is not None:
@@ -322,7 +311,8 @@ class Calls:
 
     async def _answered(self, upstream: Upstream, work: _Work, arguments: Raw, origin: Origin, spent: float) -> Raw:
         tool = work.tool
-        params: Raw = {**origin.extra, "name": tool.upstream_name, "arguments": arguments}
+        extra = self._for_server(tool.server, origin.extra)
+        params: Raw = {**extra, "name": tool.upstream_name, "arguments": arguments}
         headers = param_headers(tool, arguments)
         silence, longest = self._timeouts.get(tool.server), self._longest
         while True:
@@ -355,6 +345,9 @@ class Calls:
         if upstream is None:
             raise BackendUnavailable(f"{server} is not running here")
         return upstream
+
+    def _for_server(self, server: str, params: Mapping[str, Any]) -> Raw:
+        return for_server(params, self._client_meta.get(server, ())) if "_meta" in params else dict(params)
 
     def _patience(self, server: str) -> float | None:
         bounds = [bound for bound in (self._timeouts.get(server), self._longest) if bound is not None]

@@ -55,6 +55,7 @@ class Pipeline:
             shapes=shapes,
             limits=_limits(servers),
             retries=_retries(servers),
+            client_meta=_client_meta(servers),
             changes=changes,
             audit=audit,
         )
@@ -67,7 +68,9 @@ class Pipeline:
         for server in replaced:
             self.cache.forget(server)
         self.cache.configure(_cache_rules(servers), _isolated(upstreams))
-        self.calls.configure(_timeouts(servers, self.longest), _limits(servers), _retries(servers))
+        self.calls.configure(
+            _timeouts(servers, self.longest), _limits(servers), _retries(servers), _client_meta(servers)
+        )
 
 
 def _cache_rules(servers: Mapping[str, BackendConfig]) -> dict[str, CacheRule]:
@@ -88,3 +91,7 @@ def _limits(servers: Mapping[str, BackendConfig]) -> dict[str, Limit]:
 
 def _retries(servers: Mapping[str, BackendConfig]) -> dict[str, RetryRule]:
     return {name: RetryRule(**server.retry.model_dump()) for name, server in servers.items()}
+
+
+def _client_meta(servers: Mapping[str, BackendConfig]) -> dict[str, tuple[str, ...]]:
+    return {name: server.client_meta for name, server in servers.items()}

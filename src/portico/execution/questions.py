@@ -26,11 +26,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 PATIENCE_S = 600.0
 
 Again = Callable[[Raw], Awaitable[Raw]]
+Call = Callable[[Mapping[str, Any]], Awaitable[Raw]]
 
 
-async def settled(
-    call: Callable[[Mapping[str, Any]], Awaitable[Raw]], extra: Mapping[str, Any], relay: Relay | None, *, rounds: bool
-) -> Raw:
+async def settled(call: Call, extra: Mapping[str, Any], relay: Relay | None, *, rounds: bool) -> Raw:
     """A server's answer to a call; `call` makes it, with what is sent beside it.
 
     With `rounds`, the client gets the server's questions as they are and comes back with the answers; else it is asked

@@ -68,6 +68,8 @@ class Watching:
 
     def updated(self, event: ResourceUpdated) -> None:
         """Tell those who watch it; what an own instance says concerns its own client alone."""
+        if not self._view.shows_resource(event.server, event.uri):
+            return
         upstream = self._upstreams.get(event.server)
         own = event.session if upstream is not None and upstream.isolated else None
         self._sessions.updated(self._view.outer_uri(event.server, event.uri), own)
@@ -147,8 +149,10 @@ class Watching:
         if self._view.owns(uri):
             session.subscribed.pop(uri, None)
             return {}
-        resource = self._view.locate(uri, origin.caller.state)
+        resource = self._view.locate(uri, origin.caller.state, known=False)
         outer = self._view.outer_uri(*resource)
+        if outer not in session.subscribed:
+            self._view.locate(uri, origin.caller.state)
         asked = session.subscribed.pop(outer, set())
         if uri in asked and len(asked) > 1:
             session.subscribed[outer] = asked - {uri}

@@ -1,10 +1,12 @@
 """What each protocol era wraps around a request's params. Pure.
 
 The modern era (2026-07-28) repeats version, client and capabilities in every request's `_meta`; the handshake era must
-never see those keys. Everything else in `_meta` belongs to the caller and passes untouched.
+never see those keys. Of a client's own `_meta`, a server gets what the protocol defines for servers and what its entry
+in the configuration names (`for_server`).
 """
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from portico import __version__
@@ -21,10 +23,16 @@ CLIENT_CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
 LOG_LEVEL_KEY = _PREFIX + "logLevel"
 SERVER_INFO_KEY = _PREFIX + "serverInfo"
 SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
+RELATED_TASK_KEY = _PREFIX + "related-task"
 INPUT_RESPONSES = "inputResponses"
 REQUEST_STATE = "requestState"
 _MODERN_PARAMS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 _ENVELOPE_KEYS = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY})
+_FOR_SERVERS = frozenset(
+    {"progressToken", "traceparent", "tracestate", LOG_LEVEL_KEY, CLIENT_CAPABILITIES_KEY, RELATED_TASK_KEY}
+)
+"""Keys of a client's `_meta` that every server gets. Who the client is (`clientInfo`) is not among them."""
+_NEVER_FORWARDED = (VERSION_KEY, CLIENT_INFO_KEY, "portico/*")
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "portico", "title": "Portico", "version": __version__}
 RELAYED_CAPABILITIES: Mapping[str, Any] = {
@@ -33,6 +41,29 @@ RELAYED_CAPABILITIES: Mapping[str, Any] = {
     "roots": {"listChanged": False},
 }
 """What we offer a handshake-era upstream: it is relayed to the client whose call caused it, or refused there."""
+
+
+def for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) -> Raw:
+    """Return a client's params with the part of its `_meta` that a server may see.
+
+    `allowed` are globs of further keys, from the configuration. They never reach keys that say who the client is, or
+    that are Portico's own.
+    """
+    meta = params.get("_meta")
+    if not isinstance(meta, Mapping):
+        return {key: value for key, value in params.items() if key != "_meta"}
+    given = cast("Mapping[str, Any]", meta)
+    if _FOR_SERVERS.issuperset(given):
+        return dict(params)
+    kept = {key: value for key, value in given.items() if key in _FOR_SERVERS or _is_allowed(key, allowed)}
+    rest = {key: value for key, value in params.items() if key != "_meta"}
+    return {**rest, "_meta": kept} if kept else rest
+
+
+def _is_allowed(key: str, allowed: Sequence[str]) -> bool:
+    if not allowed or any(fnmatchcase(key, glob) for glob in _NEVER_FORWARDED):
+        return False
+    return any(fnmatchcase(key, glob) for glob in allowed)
 
 
 def modern_params(params: Mapping[str, Any] | None) -> Raw:
