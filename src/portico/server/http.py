@@ -17,17 +17,20 @@ from starlette.types import ASGIApp
 from portico.config.limits import Limits
 from portico.errors import ConfigError
 from portico.observability.metrics import Metrics
+from portico.server.callers import Places
 from portico.server.door import Door
 from portico.server.entrances import Entrances
 from portico.server.guards import Addressed, Guarded, SideDoor, problem
 from portico.server.monitoring import Health, monitoring_routes
 from portico.server.slow_clients import Patience, bounded, most_connections
-from portico.server.whole_body import UnderWay, WholeBody
+from portico.server.whole_body import WholeBody
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_UNDER_WAY = 1_664
 SPARE = 128
-"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is being read."""
+"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is being read.
+
+So many are also left for the others when one caller has all that it can have."""
 GRACE_S = 2
 """How long streams that only listen are waited for at the end; calls under way have had their time by then."""
 
@@ -92,7 +95,7 @@ def make_app(
         async with entrances.running():
             yield
 
-    crowd = UnderWay(under_way)
+    crowd = Places(under_way, SPARE)
     inside = Guarded(WholeBody(entrances, max_request_bytes, crowd), token)
     routes: list[BaseRoute] = [Route("/mcp", endpoint=inside), Route("/mcp/p/{profile}", endpoint=inside)]
     if health is not None:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.errors import INVALID_REQUEST
+from portico.server.callers import Places, caller_of
 
 MOST_OF_A_GET = 64 * 2**10
 """Bytes of a body where none is expected: these requests are not counted."""
@@ -23,18 +24,13 @@ _OF_THE_LIBRARY = b"validation error"
 _MODERN = frozenset((b"mcp-protocol-version", version.encode()) for version in MODERN_PROTOCOL_VERSIONS)
 
 
-class UnderWay:
-    """How many requests are being read or answered, at all doors; streams that only listen do not count."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.count = 0
-
-
 class WholeBody:
-    """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon as that is known."""
+    """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon as that is known.
 
-    def __init__(self, app: ASGIApp, max_bytes: int, under_way: UnderWay) -> None:
+    `under_way` counts the requests that are being read or answered, at all doors; streams that only listen have none.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, under_way: Places) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._under_way = under_way
@@ -45,16 +41,16 @@ class WholeBody:
             await self._hand_on(scope, receive, send, min(MOST_OF_A_GET, self._max_bytes))
         elif _listens(scope):
             await self._hand_on(scope, receive, send, self._max_bytes)
-        elif under_way.count >= under_way.most:
+        elif not under_way.has_room(caller := caller_of(scope)):
             wrong = f"the gateway is busy: {under_way.count:,} requests are under way"
             advice = "Nothing was begun. Try again in a second, or ask for less at once."
             await _refuse(503, wrong, advice, {"Retry-After": "1"})(scope, receive, send)
         else:
-            under_way.count += 1
+            under_way.enter(caller)
             try:
                 await self._hand_on(scope, receive, send, self._max_bytes)
             finally:
-                under_way.count -= 1
+                under_way.leave(caller)
 
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
         if self._declared(scope) > most:
