@@ -122,7 +122,8 @@ async def test_only_what_initialises_opens_a_session_or_ends_another(
         for one in both:
             assert await result(one, "ping") == {}
         for _ in range(3):
-            refused = await http.request(url=url, **{"headers": ACCEPT, **asked})
+            request: dict[str, Any] = {"headers": ACCEPT, **asked}
+            refused = await http.request(url=url, **request)
             assert 400 <= refused.status_code < 500
             assert "mcp-session-id" not in refused.headers
         assert [await is_alive(one) for one in both] == [True, True]

@@ -7,10 +7,12 @@ any other address needs a bearer token.
 import ipaddress
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
@@ -23,6 +25,7 @@ from portico.server.entrances import Entrances
 from portico.server.guards import Addressed, Guarded, SideDoor, problem
 from portico.server.monitoring import Health, monitoring_routes
 from portico.server.slow_clients import Patience, bounded, most_connections
+from portico.server.unread_answers import UNREAD_BYTES, Spooled, UnreadAnswers
 from portico.server.whole_body import WholeBody
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -72,13 +75,15 @@ def make_app(
     max_request_bytes: int = 4 * 2**20,
     api: ASGIApp | None = None,
     under_way: int = MAX_UNDER_WAY,
+    unread_bytes: int = UNREAD_BYTES,
+    unread_folder: Path | None = None,
     metrics: Callable[[], Metrics] | None = None,
     health: Callable[[], Health] | None = None,
 ) -> Starlette:
     """The ASGI application over these doors; the empty name is the default one. `api` is what answers under `/api`.
 
-    `state.entrances` of the application are its doors and `state.under_way` how many requests are taken in; both may
-    become others while it runs.
+    `state.entrances` of the application are its doors, `state.under_way` how many requests are taken in and
+    `state.unread` what waits to be read; all may become others while it runs.
     """
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -108,8 +113,11 @@ def make_app(
         )
     if api is not None:
         routes.append(SideDoor(Guarded(Addressed(api, security), token, problem)))
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.state.entrances, app.state.under_way = entrances, crowd
+    unread = UnreadAnswers(unread_bytes, unread_folder)
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Spooled, unread)])
+    app.state.entrances = entrances
+    app.state.under_way = crowd
+    app.state.unread = unread
     return app
 
 

@@ -47,8 +47,13 @@ class PromptTransport(StreamableHTTPServerTransport):
     """Whether it made a request after that."""
 
     def _create_event_data(self, event_message: EventMessage) -> SSEEvent:
-        self.is_initialized = self.is_initialized or isinstance(event_message.message, JSONRPCResponse)
-        return super()._create_event_data(event_message)
+        data = super()._create_event_data(event_message)
+        message = event_message.message
+        if isinstance(message, JSONRPCResponse):
+            self.is_initialized = True
+            if isinstance(self._event_store, RecentEvents) and not self._event_store.keeps(event_message.event_id):
+                _let_go(message)
+        return data
 
     async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         message = await _asked(request)
@@ -81,9 +86,16 @@ class PromptTransport(StreamableHTTPServerTransport):
             await self._clean_up_memory_streams(stream)
             if isinstance(self._event_store, RecentEvents):
                 self._event_store.forget(stream)
-            await self._create_json_response(first.message)(scope, receive, send)
+            answer = self._create_json_response(first.message)
+            _let_go(first.message)
+            _let_go_of_request(message, request)
+            await answer(scope, receive, send)
             return
-        await self._stream(stream, streams[1], [begin, first and self._create_event_data(first)], scope, receive, send)
+        try:
+            said = [begin, first and self._create_event_data(first)]
+            await self._stream(stream, streams[1], said, scope, receive, send)
+        finally:
+            _let_go_of_request(message, request)
 
     async def _stream(
         self,
@@ -162,6 +174,18 @@ class NoSessionTransport(StreamableHTTPServerTransport):
         refused = self._create_error_response("Bad Request: Missing session ID", HTTPStatus.BAD_REQUEST)
         await refused(request.scope, request.receive, send)
         return False
+
+
+def _let_go(message: JSONRPCResponse | JSONRPCError) -> None:
+    """Empty an answer that has been written: the SDK keeps the last message of a session until there is another."""
+    if isinstance(message, JSONRPCResponse):
+        message.result = {}
+
+
+def _let_go_of_request(message: JSONRPCRequest, request: Request) -> None:
+    """The same for a request that has been answered, and the body it came in."""
+    message.params = None
+    request._body = b""  # pyright: ignore[reportPrivateUsage]
 
 
 async def _asked(request: Request) -> JSONRPCRequest | None:

@@ -13,12 +13,13 @@ import sys
 from collections import deque
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from portico.server.callers import Places, network_of
 from portico.server.unread import Unread
+from portico.server.unread_answers import CONNECTION
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,11 @@ class BoundedConnection(HttpToolsProtocol):
         self._asked.clear()
         self.pipeline.clear()
 
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        # It took most of what waited: more may be written before the next look, and look as if it took nothing.
+        self._unread = None
+
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
@@ -155,6 +161,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._headed = False
+        cast("dict[str, Any]", self.scope)[CONNECTION] = self
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers must not become headers (RFC 9110 §6.5.1), and there is no end to them.

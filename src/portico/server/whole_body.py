@@ -67,17 +67,13 @@ class WholeBody:
         if len(body) > most:
             await _too_large(most)(scope, receive, send)
             return
-        whole: Message = {"type": "http.request", "body": bytes(body), "more_body": False}
-        given = False
+        # Handed out once and not kept: a session refers to its last request for as long as it lasts.
+        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def again() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return whole
+            return whole.pop() if whole else await receive()
 
-        await self._app(scope, again, _InPlainWords(whole["body"], send))
+        await self._app(scope, again, _InPlainWords(whole[0]["body"], send))
 
     def _declared(self, scope: Scope) -> int:
         for name, value in scope["headers"]:
@@ -99,6 +95,7 @@ class _InPlainWords:
             self._start = message
             return
         if self._start is None:
+            self._body = b""
             await self._send(message)
             return
         start, self._start = self._start, None
