@@ -123,6 +123,8 @@ class _Answer:
             return
         if self._is_ended:
             return
+        if self._sending is None:
+            self.taken_at = asyncio.get_running_loop().time()
         start, self._end = self._end, self._end + size
         if size:
             self._unread.count(self, size)
@@ -136,7 +138,6 @@ class _Answer:
                 self._writing -= 1
         self._queue.append(({**message, "body": b""} if size else message, start, size))
         if self._sending is None:
-            self.taken_at = asyncio.get_running_loop().time()
             self._sending = asyncio.create_task(self._send_queued(), name="send an answer")
 
     async def sent(self) -> None:
