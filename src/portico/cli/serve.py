@@ -93,6 +93,7 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
             unread_folder=config.data_dir,
             metrics=(lambda: watched.metrics) if settings.metrics else None,
             health=watched.readiness.health,
+            publish=gateway.bus.publish,
         )
         patience = Patience(send_s=config.limits.send_s, connections=most_connections())
         server = make_server(app, settings.host, settings.port, patience)
