@@ -164,12 +164,12 @@ async def test_an_idle_session_keeps_nothing_of_its_last_request() -> None:
         try:
             for session in sessions:
                 reader, writer = await asyncio.open_connection(HERE, port)
-                frame = {"id": 1, "method": "tools/call", "params": params}
-                writer.write(post(frame, about, f"mcp-session-id: {session}"))
+                writer.write(
+                    post({"id": 1, "method": "tools/call", "params": params}, about, f"mcp-session-id: {session}")
+                )
                 assert b" 200 " in await asyncio.wait_for(reader.readline(), PATIENCE_S)
                 writer.close()
                 backend.requests.clear()
-            del frame
             held = await held_bytes(lambda held: held < MANY * SIZE // 8)
         finally:
             tracemalloc.stop()

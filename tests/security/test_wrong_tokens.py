@@ -43,7 +43,7 @@ async def try_token(url: str, token: str | None, address: str = HERE) -> httpx2.
 def test_a_weak_token_is_refused_beyond_this_machine(token: str) -> None:
     check_exposure("127.0.0.1", token)
     with pytest.raises(ConfigError, match="easy to guess") as refused:
-        check_exposure("0.0.0.0", token)  # noqa: S104 - to be refused
+        check_exposure("0.0.0.0", token)
     assert "openssl rand -hex 32" in refused.value.advice
     assert token not in refused.value.message + refused.value.advice or token == "a"
 
@@ -52,12 +52,12 @@ def test_a_weak_token_is_refused_beyond_this_machine(token: str) -> None:
     "token", ["9f86d081884c7d659a2feaa0c55ad015", "Xb3kQ9-zT0aLw_7d", "3f2504e0-4f89-11d3-9a0c-0305e82c3301", TOKEN]
 )
 def test_a_random_token_is_good_anywhere(token: str) -> None:
-    check_exposure("0.0.0.0", token)  # noqa: S104
+    check_exposure("0.0.0.0", token)
 
 
 def test_serve_and_doctor_refuse_a_weak_token_also_from_a_variable(tmp_path: Path) -> None:
     home = Home(tmp_path, cast("Any", None))
-    home.write({"servers": {}, "gateway": {"host": "0.0.0.0", "port": 0, "token": "${DOOR_TOKEN}"}})  # noqa: S104
+    home.write({"servers": {}, "gateway": {"host": "0.0.0.0", "port": 0, "token": "${DOOR_TOKEN}"}})
     weak = {"DOOR_TOKEN": "weakling"}
     ran = home.spawn("serve", env=weak)
     assert (ran.code, ran.out) == (2, "")
