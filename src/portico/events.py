@@ -98,6 +98,15 @@ class CallRefused:
 
 
 @dataclass(frozen=True)
+class TokensRefused:
+    """Requests over HTTP came with a wrong token; one event for many of them."""
+
+    count: int
+    peers: tuple[tuple[str, int], ...]
+    """Where they came from, and how many; the most first."""
+
+
+@dataclass(frozen=True)
 class Searched:
     """Somebody looked for tools, and was shown some."""
 
@@ -176,6 +185,7 @@ Event = (
     | ResourceUpdated
     | ToolCalled
     | CallRefused
+    | TokensRefused
     | Searched
     | SearchEnded
     | ScriptRan

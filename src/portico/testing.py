@@ -188,6 +188,7 @@ async def connect(
 @asynccontextmanager
 async def serve_http(gateway: Gateway, **options: Any) -> AsyncGenerator[str]:
     """The gateway on a free port of this machine; yields the URL of its default door."""
+    options.setdefault("publish", gateway.bus.publish)
     server = make_server(make_app(gateway.doors(), **options), "127.0.0.1", 0)
     serving = asyncio.create_task(server.serve())
     try:

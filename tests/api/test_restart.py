@@ -11,6 +11,7 @@ from portico.testing import FakeBackend
 from tests.api.serving import V1, backend, many, side_door
 
 TOKEN = "s3cret-t0ken-of-the-test"
+JSON = {"content-type": "application/json"}
 
 
 class Talking(FakeBackend):
@@ -23,7 +24,7 @@ class Talking(FakeBackend):
 async def test_a_restart_answers_with_the_new_state():
     git = backend(*many("git", 2))
     async with side_door({"my-git": git, "mail": backend(*many("mail", 1))}) as side:
-        reply = await side.http.post(f"{V1}/servers/My_Git/restart")
+        reply = await side.http.post(f"{V1}/servers/My_Git/restart", headers=JSON)
         assert reply.status_code == 200
         body = reply.json()
         models.Restarted.model_validate(body)
@@ -36,7 +37,7 @@ async def test_a_restart_that_fails_says_why_with_the_last_words_and_without_sec
     broken = Talking()
     broken.refuses = BackendUnavailable("exited (stderr: API_TOKEN=hidden-2 is wrong)", advice="Set API_TOKEN.")
     async with side_door({"gone": broken}) as side:
-        reply = await side.http.post(f"{V1}/servers/gone/restart")
+        reply = await side.http.post(f"{V1}/servers/gone/restart", headers=JSON)
         assert reply.status_code == 503
         problem = Problem.model_validate(reply.json())
         assert problem.detail.startswith("gone is known but unavailable")
@@ -44,12 +45,12 @@ async def test_a_restart_that_fails_says_why_with_the_last_words_and_without_sec
         assert problem.stderr[0] == "reading settings"
         assert "hidden" not in reply.text
         broken.refuses = None
-        assert (await side.http.post(f"{V1}/servers/gone/restart")).json()["state"] == "ready"
+        assert (await side.http.post(f"{V1}/servers/gone/restart", headers=JSON)).json()["state"] == "ready"
 
 
 async def test_an_unknown_server_gets_the_nearest_names():
     async with side_door({"git": backend(*many("git", 2))}) as side:
-        reply = await side.http.post(f"{V1}/servers/gti/restart")
+        reply = await side.http.post(f"{V1}/servers/gti/restart", headers=JSON)
         assert (reply.status_code, reply.json()["nearest"]) == (404, ["git"])
 
 

@@ -61,17 +61,17 @@ async def test_every_profile_has_its_url(home: Home, start: Start) -> None:
 
 
 async def test_a_token_is_asked_for_and_never_shown(home: Home, start: Start) -> None:
-    process = start("serve", "--host", "0.0.0.0", "--port", "0", "--token", "open-sesame-42")
+    process = start("serve", "--host", "0.0.0.0", "--port", "0", "--token", "open-sesame-42-and-more")
     url, said = _announced(process)
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     async with httpx2.AsyncClient() as client:
         assert (await client.post(url, json=message)).status_code == 401
-        allowed = await client.post(url, json=message, headers={"Authorization": "Bearer open-sesame-42"})
+        allowed = await client.post(url, json=message, headers={"Authorization": "Bearer open-sesame-42-and-more"})
         assert allowed.status_code != 401
     process.terminate()
     _, err = process.communicate(timeout=PATIENCE_S)
     assert '"headers": {"Authorization": "Bearer ${PORTICO_TOKEN}"}' in said
-    assert "open-sesame-42" not in said + err.decode()
+    assert "open-sesame-42-and-more" not in said + err.decode()
     assert "allowed_hosts" in err.decode()
 
 

@@ -43,6 +43,7 @@ _ALWAYS: dict[int | str, dict[str, Any]] = {
     403: {"description": "The request is of a web page that may not use the gateway (its Origin)."},
     421: {"description": "The request is for another host (its Host)."},
     422: {"description": "Parameters that cannot be used."},
+    429: {"description": "Too many wrong tokens came from this address."},
     503: {"description": "The record cannot be read now."},
 }
 

@@ -26,10 +26,17 @@ def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter
         response_model=models.Restarted,
         summary="Start a server anew",
         tags=["servers"],
-        responses={**MISSING, 503: {"description": "It could not be started: why, and what it wrote last."}},
+        responses={
+            **MISSING,
+            415: {"description": "Neither a token nor `Content-Type: application/json` was sent."},
+            503: {"description": "It could not be started: why, and what it wrote last."},
+        },
     )
     async def restart(name: Name, _: Annotated[Nothing, Query()]) -> Response:
-        """Ends a quarantine too. Calls under way end on the old one; new ones go to the new one. Takes no body."""
+        """Ends a quarantine too. Calls under way end on the old one; new ones go to the new one. Takes no body.
+
+        Without a token, send `Content-Type: application/json`: no page of another origin can.
+        """
         entry = sight.snapshot.server(name)
         upstream = upstreams.get(entry.name)
         if upstream is None:

@@ -38,6 +38,8 @@ def ask(config: Config, method: str, path: str, timeout: float) -> Reply | None:
         return None
     token = config.gateway.token
     headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
+    if method != "GET":
+        headers["Content-Type"] = "application/json"  # no page could send this without leave
     connection = http.client.HTTPConnection(there.removeprefix("http://"), timeout=min(LOOK_S, timeout))
     try:
         connection.connect()

@@ -90,8 +90,11 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
             max_request_values=config.limits.max_request_values,
             api=_api(gateway) if "" in doors and settings.api else None,
             under_way=most_under_way(config.limits),
+            unread_bytes=int(config.limits.unread_bytes),
+            unread_folder=config.data_dir,
             metrics=(lambda: watched.metrics) if settings.metrics else None,
             health=watched.readiness.health,
+            publish=gateway.bus.publish,
         )
         patience = Patience(send_s=config.limits.send_s, connections=most_connections())
         server = make_server(app, settings.host, settings.port, patience)
@@ -124,6 +127,7 @@ def _as_configured(gateway: Gateway, app: Starlette, profiles: Sequence[str]) ->
 
     def taken(_: Event) -> None:
         app.state.under_way.most = most_under_way(gateway.config.limits)
+        app.state.unread.most_bytes = int(gateway.config.limits.unread_bytes)
         doors = app.state.entrances.show(_chosen(gateway, profiles))
         showing.add(task := asyncio.create_task(doors, name="show the doors"))
         task.add_done_callback(showing.discard)

@@ -40,6 +40,12 @@ class Limits(Section):
     send_s: float = Field(
         default=60, gt=0, description="How long a client may leave unread what it is sent before it is hung up on."
     )
+    unread_bytes: ByteSize = Field(
+        default=ByteSize(256 * 1024**2),
+        gt=0,
+        description="Answers that all clients together may leave unread, kept on disk; whoever holds most of more is "
+        "hung up on.",
+    )
     question_s: float = Field(
         default=600, gt=0, description="How long a server's question to a client, or its user, may stay unanswered."
     )

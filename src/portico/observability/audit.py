@@ -20,6 +20,7 @@ import orjson
 
 from portico.access import NO_CALLER, Caller
 from portico.config import Audit as Settings
+from portico.events import TokensRefused
 from portico.storage.audit_file import AuditFile, kept_key
 from portico.storage.habit_key import new_key
 
@@ -95,10 +96,18 @@ class Audit:
 
     def write(self, called: Called) -> None:
         """Write a line. Never raises."""
+        self._write(lambda: self._line(called))
+
+    def write_refused_tokens(self, refused: TokensRefused) -> None:
+        """Write a line for wrong tokens that were refused. Never raises."""
+        line = {"at": _now(), "refused_tokens": refused.count, "peers": dict(refused.peers)}
+        self._write(lambda: _rendered(line))
+
+    def _write(self, render: Callable[[], bytes]) -> None:
         try:
             if not self._key:
                 self._key = self._read_key()
-            line = self._line(called)
+            line = render()
             if self._lost:
                 self._file.append(_rendered({"at": _now(), "lost": self._lost}))
                 self._recovered()

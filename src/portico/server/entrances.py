@@ -4,33 +4,41 @@ A configuration that is taken over may bring a profile or take one away; clients
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.streamable_http import EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from portico.errors import INTERNAL_ERROR
+from portico.server.callers import caller_of
 from portico.server.door import Door
-from portico.server.prompt_answers import PromptTransport
+from portico.server.prompt_answers import NoSessionTransport, PromptTransport
 from portico.server.replay import RecentEvents
 from portico.server.whole_body import lasting
 
 RETRY_MS = 500
 MAX_SESSIONS = 1_000
+"""Sessions of one door."""
+MAX_CALLER_SESSIONS = 800
+"""Sessions of one caller (`server/callers.py`) at one door."""
 SESSION_IDLE_S = 30 * 60.0
 LEAVING_S = 30.0
 """How long requests under way at a door that is taken away may still take."""
 SESSION_RESTED_S = 60.0
-"""A session that has rested for so long is ended when its place is needed."""
+"""A session that has rested for so long is ended when its caller needs its place."""
+SESSION_UNUSED_S = 2.0
+"""The same for one that has made no request since it was opened."""
+_HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 class Visitors(StreamableHTTPSessionManager):
@@ -45,10 +53,22 @@ class Visitors(StreamableHTTPSessionManager):
     def event_store(self, value: EventStore | None) -> None:
         """The base class sets the one that all would share."""
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        """A place for a new session, or None where there is no room; the base class has sessions of its own kind."""
-        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
-            return None
+    async def receive(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; one that names no session opens one only if it initialises it."""
+        if not _is_sessionless(scope):
+            await self.handle_request(scope, receive, send)
+            return
+        sessionless = NoSessionTransport(self._open_session, self.security_settings)
+        await sessionless.handle_request(scope, receive, send)
+
+    async def _open_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller = caller_of(scope)
+        if not await self._make_room(caller):
+            error = {"code": INTERNAL_ERROR, "message": "Too many open sessions"}
+            body = {"jsonrpc": "2.0", "id": None, "error": error}
+            headers = {"Retry-After": str(max(1, int(SESSION_RESTED_S)))}
+            await JSONResponse(body, 503, headers)(scope, receive, send)
+            return
         key = uuid4().hex
         session = PromptTransport(
             key,
@@ -57,38 +77,65 @@ class Visitors(StreamableHTTPSessionManager):
             retry_interval=self.retry_interval,
             idle_timeout=self.session_idle_timeout,
         )
-        if requestor is not None:
-            self._session_owners[key] = requestor
+        session.caller = caller
         self._server_instances[key] = session
-        return session
 
-    async def receive(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; where no session can be opened, say when to come again."""
-        headers = {name for name, _ in scope["headers"]}
-        if b"mcp-session-id" in headers or b"mcp-protocol-version" in headers:
-            await self.handle_request(scope, receive, send)
-            return
-
-        async def with_advice(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
-                message["headers"] = [*message["headers"], (b"retry-after", str(int(SESSION_RESTED_S)).encode())]
+        async def send_counted(message: Message) -> None:
+            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if is_last and not session.is_initialized:  # before its client can know, and ask again
+                await self._discard_session(key, session)
             await send(message)
 
-        await self._make_room()
-        await self.handle_request(scope, receive, with_advice)
+        await self._serve_opening_request(session, scope, receive, send_counted)
 
-    async def _make_room(self) -> None:
-        """When no other session can be opened, end the one that has rested longest.
+    async def _make_room(self, caller: str) -> bool:
+        """Make room for one more session of a caller, ending another session if need be; whether there is room.
 
-        A client that crashes and comes back leaves one behind each time; they must not lock others out for long.
+        A caller that has its share gives way to itself. Where all places are taken, the caller that holds most gives
+        way: with its unused sessions first, then with those that have rested longest.
         """
-        sessions, most = self._server_instances, self.max_sessions
-        if most is None or len(sessions) < most:
-            return
-        deadlines = {key: one.idle_scope.deadline for key, one in sessions.items() if one.idle_scope is not None}
-        oldest = min(deadlines, key=deadlines.__getitem__, default=None)
-        if oldest is not None and deadlines[oldest] - SESSION_IDLE_S + SESSION_RESTED_S <= anyio.current_time():
-            await self._discard_session(oldest, sessions[oldest])
+        sessions = cast("Mapping[str, PromptTransport]", self._server_instances)
+        held = Counter(session.caller for session in sessions.values())
+        if held[caller] < MAX_CALLER_SESSIONS and len(sessions) < MAX_SESSIONS:
+            return True
+        most = max(held, key=held.__getitem__)
+        if held[caller] < MAX_CALLER_SESSIONS and held[most] > held[caller] + 1:
+            candidates = [one for one in sessions.values() if one.caller == most]
+        elif held[caller]:
+            candidates = _idle(one for one in sessions.values() if one.caller == caller)
+        else:
+            candidates = _idle(sessions.values())
+        if not candidates:
+            return False
+        ended = min(candidates, key=_worth)
+        assert ended.mcp_session_id is not None
+        await self._discard_session(ended.mcp_session_id, ended)
+        return True
+
+
+def _is_sessionless(scope: Scope) -> bool:
+    """Whether a request of the handshake era names no session."""
+    for name, value in scope["headers"]:
+        if name == b"mcp-session-id" or (name == b"mcp-protocol-version" and value not in _HANDSHAKE):
+            return False
+    return True
+
+
+def _idle(sessions: "Iterable[PromptTransport]") -> list[PromptTransport]:
+    """Sessions that have rested for so long that their own caller may lose them."""
+    now = anyio.current_time()
+    unused_s = min(SESSION_UNUSED_S, SESSION_RESTED_S)
+    return [one for one in sessions if now - _last_used(one) >= (SESSION_RESTED_S if one.is_used else unused_s)]
+
+
+def _worth(session: PromptTransport) -> tuple[bool, float]:
+    """Order by which sessions give way: unused ones first, and then the one that has rested longest."""
+    return session.is_used, _last_used(session)
+
+
+def _last_used(session: StreamableHTTPServerTransport) -> float:
+    """When its last request ended; infinity while one is under way."""
+    return session.idle_scope.deadline - SESSION_IDLE_S if session.idle_scope is not None else anyio.current_time()
 
 
 @dataclass(eq=False)
@@ -209,7 +256,6 @@ class Entrances:
         return Visitors(
             door.server,
             retry_interval=RETRY_MS,
-            max_sessions=MAX_SESSIONS,
             session_idle_timeout=SESSION_IDLE_S,
             security_settings=self._security,
             max_request_body_size=self._max_request_bytes,

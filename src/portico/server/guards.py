@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from portico.server.callers import network_of
 from portico.server.sessions import IDENTITY
+from portico.server.token_guard import TokenGuard
 
 _SALT = secrets.token_bytes(32)
 _PORT = re.compile(rb"^(?:\[[^]]*\]|[^:\[]*):(.*)$", re.DOTALL)
@@ -82,11 +85,43 @@ class Addressed:
         await problem(refused.status_code, bytes(refused.body).decode(), advice, {})(scope, receive, send)
 
 
+class SameOrigin:
+    """Lets requests that change something through only from the gateway's own pages, and from no page at all.
+
+    A page of another port of this machine is another site. A POST that a page could send without asking for leave (a
+    form, a plain `fetch`) is refused also where it does not say where it comes from: there has to be a token, or a
+    body declared as JSON.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = None if scope["method"] in ("GET", "HEAD", "OPTIONS") else _refuse_foreign(scope)
+        await (refused or self._app)(scope, receive, send)
+
+
+def _refuse_foreign(scope: Scope) -> Response | None:
+    headers = dict(scope["headers"])
+    host, origin = headers.get(b"host", b""), headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2].lower() != host.lower():
+        advice = "Only the gateway's own pages, and programs, change something here."
+        return problem(403, "the request is of another page (its Origin)", advice, {})
+    is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == b"application/json"
+    if scope["method"] == "POST" and not is_json and IDENTITY not in scope:
+        return problem(415, "the request does not say that it is JSON", "Send Content-Type: application/json.", {})
+    return None
+
+
 class Guarded:
     """Lets requests through that are addressed in one clear way and have the right bearer token."""
 
-    def __init__(self, app: ASGIApp, token: str | None, refuse: Refuse = _plainly) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str | None, refuse: Refuse = _plainly, guard: TokenGuard | None = None
+    ) -> None:
+        """`guard` counts wrong tokens, those of other applications too."""
         self._app = app
+        self._guard = guard or TokenGuard()
         self._refuse = refuse
         self._expected = token.encode() if token is not None else None
         # Who came in by which token, where the token itself must not be: this goes into events and keys.
@@ -100,14 +135,9 @@ class Guarded:
             refused = self._refuse(status, wrong, "Send each once, as in http://127.0.0.1:8420.", {})
             await refused(scope, receive, send)
             return
-        if not self.knows(scope):
-            refused = self._refuse(
-                401,
-                "unauthorized",
-                "Send the gateway's token: Authorization: Bearer …",
-                {"WWW-Authenticate": 'Bearer realm="portico"'},
-            )
-            await refused(scope, receive, send)
+        wait_s = self._check_token(scope)
+        if wait_s is not None:
+            await self._refuse_token(wait_s)(scope, receive, send)
             return
         if self._expected is not None:
             scope[IDENTITY] = self._identity
@@ -115,10 +145,30 @@ class Guarded:
 
     def knows(self, scope: Scope) -> bool:
         """Whether a request has the token, or none is asked for."""
+        return self._check_token(scope) is None
+
+    def _check_token(self, scope: Scope) -> float | None:
+        """Check the token of a request: None where it is right, else how long to wait before the next is looked at."""
         if self._expected is None:
-            return True
+            return None
         given = next((value for key, value in scope["headers"] if key == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
-        return (
-            bool(self._expected) and scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected)
+        if scheme.lower() != b"bearer" or not token.strip():
+            return 0.0
+        peer = network_of(scope.get("client"))
+        is_right = not self._guard.wait_s(peer) and hmac.compare_digest(token.strip(), self._expected)
+        if is_right and self._expected:
+            self._guard.accept(peer)
+            return None
+        return self._guard.refuse(peer)
+
+    def _refuse_token(self, wait_s: float) -> Response:
+        if wait_s:
+            headers = {"Retry-After": str(math.ceil(wait_s))}
+            return self._refuse(429, "too many wrong tokens came from this address", "Wait, and send another.", headers)
+        return self._refuse(
+            401,
+            "unauthorized",
+            "Send the gateway's token: Authorization: Bearer …",
+            {"WWW-Authenticate": 'Bearer realm="portico"'},
         )

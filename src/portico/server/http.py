@@ -5,35 +5,48 @@ any other address needs a bearer token.
 """
 
 import ipaddress
+import math
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from portico.config.limits import Limits
 from portico.errors import ConfigError
+from portico.events import TokensRefused
 from portico.observability.metrics import Metrics
+from portico.server.callers import Places
 from portico.server.door import Door
 from portico.server.entrances import Entrances
-from portico.server.guards import Addressed, Guarded, SideDoor, problem
+from portico.server.guards import Addressed, Guarded, SameOrigin, SideDoor, problem
 from portico.server.monitoring import Health, monitoring_routes
 from portico.server.slow_clients import Patience, bounded, most_connections
-from portico.server.whole_body import UnderWay, WholeBody
+from portico.server.token_guard import TokenGuard
+from portico.server.unread_answers import UNREAD_BYTES, Spooled, UnreadAnswers
+from portico.server.whole_body import WholeBody
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_UNDER_WAY = 1_664
 SPARE = 128
-"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is being read."""
+"""Requests over HTTP beside those that have a place or wait for one: lists, searches, and what is being read.
+
+So many are also left for the others when one caller has all that it can have."""
+MIN_TOKEN_CHARS = 16
+MIN_TOKEN_BITS = 56
+"""Of a token where the gateway listens beyond this machine, as its characters let estimate."""
 GRACE_S = 2
 """How long streams that only listen are waited for at the end; calls under way have had their time by then."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to listen beyond this machine without a token, and anywhere with an empty one."""
+    """Refuse to listen beyond this machine without a token or with a weak one, and anywhere with an empty one."""
     if token is not None and not token.strip():
         raise ConfigError(
             "gateway.token is empty",
@@ -45,6 +58,21 @@ def check_exposure(host: str, token: str | None) -> None:
             f"listening on {host} would let anyone on the network run your tools",
             advice="Set gateway.token (or PORTICO_TOKEN), or listen on 127.0.0.1.",
         )
+    if token is not None and not is_loopback(host) and is_weak(token):
+        raise ConfigError(
+            f"the token is too easy to guess for listening on {host}",
+            advice=f"Make one of {MIN_TOKEN_CHARS} characters or more: export PORTICO_TOKEN=$(openssl rand -hex 32)",
+            key="gateway.token",
+        )
+
+
+def is_weak(token: str) -> bool:
+    """Whether a token is short, or has so few different characters that it could be guessed."""
+    size = len(token.strip())
+    if size < MIN_TOKEN_CHARS:
+        return True
+    bits = -sum(count * math.log2(count / size) for count in Counter(token.strip()).values())
+    return bits < MIN_TOKEN_BITS
 
 
 def is_loopback(host: str) -> bool:
@@ -70,13 +98,17 @@ def make_app(
     max_request_values: int = 25_000,
     api: ASGIApp | None = None,
     under_way: int = MAX_UNDER_WAY,
+    unread_bytes: int = UNREAD_BYTES,
+    unread_folder: Path | None = None,
     metrics: Callable[[], Metrics] | None = None,
     health: Callable[[], Health] | None = None,
+    publish: Callable[[TokensRefused], None] | None = None,
 ) -> Starlette:
     """The ASGI application over these doors; the empty name is the default one. `api` is what answers under `/api`.
+    `publish` is told of wrong tokens.
 
-    `state.entrances` of the application are its doors and `state.under_way` how many requests are taken in; both may
-    become others while it runs.
+    `state.entrances` of the application are its doors, `state.under_way` how many requests are taken in and
+    `state.unread` what waits to be read; all may become others while it runs.
     """
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -92,22 +124,28 @@ def make_app(
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         async with entrances.running():
             yield
+        guard.close()
 
-    crowd = UnderWay(under_way)
-    inside = Guarded(WholeBody(entrances, max_request_bytes, max_request_values, crowd), token)
+    guard = TokenGuard(publish)
+    crowd = Places(under_way, SPARE)
+    whole = WholeBody(entrances, max_request_bytes, max_request_values, crowd)
+    inside = Guarded(whole, token, guard=guard)
     routes: list[BaseRoute] = [Route("/mcp", endpoint=inside), Route("/mcp/p/{profile}", endpoint=inside)]
     if health is not None:
         routes += monitoring_routes(
             metrics,
             health,
-            guarded=lambda app: Guarded(Addressed(app, security), token, problem),
+            guarded=lambda app: Guarded(Addressed(app, security), token, problem, guard),
             addressed=lambda app: Guarded(Addressed(app, security), None, problem),
             trusted=inside.knows,
         )
     if api is not None:
-        routes.append(SideDoor(Guarded(Addressed(api, security), token, problem)))
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.state.entrances, app.state.under_way = entrances, crowd
+        routes.append(SideDoor(Guarded(Addressed(SameOrigin(api), security), token, problem, guard)))
+    unread = UnreadAnswers(unread_bytes, unread_folder)
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Spooled, unread)])
+    app.state.entrances = entrances
+    app.state.under_way = crowd
+    app.state.unread = unread
     return app
 
 

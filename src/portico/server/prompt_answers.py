@@ -6,7 +6,10 @@ client gets every message, in order; it has said that it takes both forms.
 """
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from functools import partial
+from http import HTTPStatus
+from typing import Any, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -16,14 +19,16 @@ from mcp.server.streamable_http import (
     EventMessage,
     SSEEvent,
     StreamableHTTPServerTransport,
+    check_accept_headers,
 )
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import DEFAULT_NEGOTIATED_VERSION, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import from_json
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from portico.server.replay import RecentEvents
 
@@ -34,8 +39,25 @@ STREAM_AFTER_S = 1.0
 class PromptTransport(StreamableHTTPServerTransport):
     """One session of the handshake era."""
 
+    caller = ""
+    """Who opened it (`server/callers.py`)."""
+    is_initialized = False
+    """Whether its client was answered what it asked first."""
+    is_used = False
+    """Whether it made a request after that."""
+
+    def _create_event_data(self, event_message: EventMessage) -> SSEEvent:
+        data = super()._create_event_data(event_message)
+        message = event_message.message
+        if isinstance(message, JSONRPCResponse):
+            self.is_initialized = True
+            if isinstance(self._event_store, RecentEvents) and not self._event_store.keeps(event_message.event_id):
+                _let_go(message)
+        return data
+
     async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
         message = await _asked(request)
+        self.is_used = self.is_used or message is not None
         # What is no plain request, or is wrong in any way, is the SDK's: it knows what to say about it.
         if (
             message is None
@@ -64,9 +86,16 @@ class PromptTransport(StreamableHTTPServerTransport):
             await self._clean_up_memory_streams(stream)
             if isinstance(self._event_store, RecentEvents):
                 self._event_store.forget(stream)
-            await self._create_json_response(first.message)(scope, receive, send)
+            answer = self._create_json_response(first.message)
+            _let_go(first.message)
+            _let_go_of_request(message, request)
+            await answer(scope, receive, send)
             return
-        await self._stream(stream, streams[1], [begin, first and self._create_event_data(first)], scope, receive, send)
+        try:
+            said = [begin, first and self._create_event_data(first)]
+            await self._stream(stream, streams[1], said, scope, receive, send)
+        finally:
+            _let_go_of_request(message, request)
 
     async def _stream(
         self,
@@ -108,13 +137,70 @@ class PromptTransport(StreamableHTTPServerTransport):
         await self._run_sse_writer(stream, writer, messages, said[-1] if said else None)
 
 
+class NoSessionTransport(StreamableHTTPServerTransport):
+    """Answers a request of the handshake era that names no session: hands one on that initialises, refuses others.
+
+    What it refuses is answered in the words of the SDK, without a session being opened for that.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[Scope, Receive, Send], Awaitable[None]],
+        security_settings: TransportSecuritySettings | None,
+    ) -> None:
+        super().__init__(None, security_settings=security_settings)
+        self._open_session = open_session
+        # Checked for being there and never written to: no message of a request without a session is passed on.
+        self._read_stream_writer = cast("Any", object())
+
+    async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        message = await _parse_request(request)
+        is_welcome = self._check_content_type(request) and all(check_accept_headers(request))
+        if message is None or message.method != "initialize" or not is_welcome:
+            await super()._handle_post_request(scope, request, receive, send)
+            return
+        body: Message = {"type": "http.request", "body": await request.body(), "more_body": False}
+        unread = [body]
+
+        async def receive_again() -> Message:
+            return unread.pop() if unread else await receive()
+
+        await self._open_session(scope, receive_again, send)
+
+    async def _handle_delete_request(self, request: Request, send: Send) -> None:
+        await self._validate_session(request, send)
+
+    async def _validate_session(self, request: Request, send: Send) -> bool:
+        refused = self._create_error_response("Bad Request: Missing session ID", HTTPStatus.BAD_REQUEST)
+        await refused(request.scope, request.receive, send)
+        return False
+
+
+def _let_go(message: JSONRPCResponse | JSONRPCError) -> None:
+    """Empty an answer that has been written: the SDK keeps the last message of a session until there is another."""
+    if isinstance(message, JSONRPCResponse):
+        message.result = {}
+
+
+def _let_go_of_request(message: JSONRPCRequest, request: Request) -> None:
+    """The same for a request that has been answered, and the body it came in."""
+    message.params = None
+    request._body = b""  # pyright: ignore[reportPrivateUsage]
+
+
 async def _asked(request: Request) -> JSONRPCRequest | None:
     """The request in a body; None where it is anything else, or opens the session."""
+    message = await _parse_request(request)
+    return message if message is not None and message.method != "initialize" else None
+
+
+async def _parse_request(request: Request) -> JSONRPCRequest | None:
+    """The request in a body; None where it is anything else."""
     try:
         message = jsonrpc_message_adapter.validate_python(from_json(await request.body()), by_name=False)
     except (ValueError, ValidationError):
         return None
-    return message if isinstance(message, JSONRPCRequest) and message.method != "initialize" else None
+    return message if isinstance(message, JSONRPCRequest) else None
 
 
 async def _first(messages: MemoryObjectReceiveStream[EventMessage]) -> EventMessage | None:

@@ -97,6 +97,11 @@ class RecentEvents(EventStore):
         self._together.holds(self, self._bytes)
         return f"{stream_id}/{number}"
 
+    def keeps(self, event_id: str | None) -> bool:
+        """Whether the message of this event, the last of its stream, is kept."""
+        stream = self._streams.get((event_id or "").rpartition("/")[0])
+        return stream is not None and stream[-1][1] is not None
+
     def forget(self, stream_id: str) -> None:
         """Nobody can resume this stream: it was never opened."""
         self._bytes -= sum(size for _, _, size in self._streams.pop(stream_id, ()))

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,8 @@ MAX_SUBSCRIPTIONS = 1_000
 MAX_URI = 4_096
 MAX_LISTENING = 1_024
 """Modern clients of one view that listen at one time."""
+MAX_CALLER_LISTENING = 768
+"""The same of one caller (`server/callers.py`)."""
 AT_ONCE = 32
 """Subscriptions a server that was started anew is told of at one time."""
 _RESOURCE = "resource "
@@ -183,6 +186,9 @@ class _Line:
 
     def __init__(self, session: Session, tell: Callable[[str], Awaitable[None]]) -> None:
         self.session = session
+        self.caller = ""
+        self.end: Callable[[], None] = lambda: None
+        """Stops a client from listening."""
         self._tell = tell
         self._pending: set[str] = set()
         self._added_at = 0.0
@@ -225,6 +231,7 @@ class Sessions:
     def __init__(self) -> None:
         self._connected: dict[Connection, _Line] = {}
         self._listening: dict[Session, _Line] = {}
+        """In the order they came."""
 
     def __len__(self) -> int:
         return len(self._connected)
@@ -249,17 +256,34 @@ class Sessions:
             line.close()
 
     @contextlib.contextmanager
-    def listening(self, session: Session, bus: SubscriptionBus) -> Generator[None]:
-        """While a modern client listens: what there is to tell it is published on its own bus."""
-        if len(self._listening) >= MAX_LISTENING:
-            reason = f"{MAX_LISTENING} clients listen already; end some of your subscriptions, or try again later"
-            raise RemoteError(INTERNAL_ERROR, reason)
-        line = self._listening[session] = _Line(session, lambda kind: _publish(bus, session, kind))
+    def listening(
+        self, session: Session, bus: SubscriptionBus, caller: str = "", end: Callable[[], None] = lambda: None
+    ) -> Generator[None]:
+        """While a modern client listens: what there is to tell it is published on its own bus.
+
+        Where all places are taken, the caller that holds most gives way with the one that has listened longest: its
+        `end` is called. Raises RemoteError where that is this caller itself, or it has its share.
+        """
+        self._make_room(caller)
+        line = _Line(session, lambda kind: _publish(bus, session, kind))
+        line.caller, line.end = caller, end
+        self._listening[session] = line
         try:
             yield
         finally:
-            del self._listening[session]
+            self._listening.pop(session, None)
             line.close()
+
+    def _make_room(self, caller: str) -> None:
+        held = Counter(line.caller for line in self._listening.values())
+        most = max(held, key=held.__getitem__, default=caller)
+        is_full = len(self._listening) >= MAX_LISTENING
+        if held[caller] >= MAX_CALLER_LISTENING or (is_full and held[most] <= held[caller] + 1):
+            reason = f"{len(self._listening)} clients listen already, {held[caller]} of them from where you are"
+            raise RemoteError(INTERNAL_ERROR, f"{reason}; end some of your subscriptions, or try again later")
+        if is_full:
+            oldest = next(session for session, line in self._listening.items() if line.caller == most)
+            self._listening.pop(oldest).end()
 
     def changed(self, *kinds: str) -> None:
         """Tell everyone, soon, that `tools`, `resources` or `prompts` changed."""

@@ -13,15 +13,19 @@ import sys
 from collections import deque
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from portico.server.callers import Places, network_of
 from portico.server.unread import Unread
+from portico.server.unread_answers import CONNECTION
 
 logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 8_192
+LEFT_FOR_OTHERS = 1_024
+"""Connections that one address leaves for the others."""
 RESERVED_FILES = 256
 """Files that servers, the record and the log need; connections get the others."""
 
@@ -68,6 +72,8 @@ class BoundedConnection(HttpToolsProtocol):
     """One client's connection; `patience` is set by `bounded`."""
 
     patience = Patience()
+    places = Places(MOST_CONNECTIONS, LEFT_FOR_OTHERS)
+    """Of connections, by the network they come from."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -84,13 +90,18 @@ class BoundedConnection(HttpToolsProtocol):
         """What it asked and was not answered, which may be several requests at once."""
         self._doing = "idle"
         self._unread: Unread | None = None
-        self._unwanted = len(self.connections) > self.patience.connections
+        self._network = network_of(self.client)
+        self._unwanted = not self.places.has_room(self._network)
+        if not self._unwanted:
+            self.places.enter(self._network)
         self._glance: asyncio.TimerHandle | None = self.loop.call_later(self.patience.glance_s, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._glance is not None:
             self._glance.cancel()
             self._glance = None
+            if not self._unwanted:
+                self.places.leave(self._network)
         super().connection_lost(exc)
         # uvicorn tells the request that came last, which may be none of those that are being answered.
         for cycle in self._asked:
@@ -99,6 +110,11 @@ class BoundedConnection(HttpToolsProtocol):
                 cycle.message_event.set()
         self._asked.clear()
         self.pipeline.clear()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        # It took most of what waited: more may be written before the next look, and look as if it took nothing.
+        self._unread = None
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -145,6 +161,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._headed = False
+        cast("dict[str, Any]", self.scope)[CONNECTION] = self
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers must not become headers (RFC 9110 §6.5.1), and there is no end to them.
@@ -238,4 +255,5 @@ class BoundedConnection(HttpToolsProtocol):
 
 def bounded(patience: Patience) -> type[BoundedConnection]:
     """The protocol with these bounds, as uvicorn wants it: a class."""
-    return type("BoundedConnection", (BoundedConnection,), {"patience": patience})
+    places = Places(patience.connections, LEFT_FOR_OTHERS)
+    return type("BoundedConnection", (BoundedConnection,), {"patience": patience, "places": places})

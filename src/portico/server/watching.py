@@ -11,15 +11,17 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import anyio
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from portico.disclosure.view import View
-from portico.errors import INVALID_PARAMS, BackendUnavailable, PorticoError, RemoteError
+from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendUnavailable, PorticoError, RemoteError
 from portico.events import ResourceUpdated
 from portico.execution.call import Origin
+from portico.server.callers import caller_of
 from portico.server.sessions import AT_ONCE, Resource, Session, Sessions, Watchers, check_subscription
 from portico.upstream.backend import Ask, Era, Raw
 from portico.upstream.supervisor import SHARED, Upstream
@@ -58,13 +60,15 @@ class Watching:
         uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
         check_subscription(uris)
         session, bus = Session(origin.caller.instance), InMemorySubscriptionBus()
-        with self._sessions.listening(session, bus):
+        caller = caller_of(getattr(ctx.request, "scope", None))
+        with anyio.CancelScope() as scope, self._sessions.listening(session, bus, caller, scope.cancel):
             try:
                 heard = await self._agreed(uris, session, origin)
                 granted = wanted.model_copy(update={"resource_subscriptions": heard})
                 return await ListenHandler(bus)(ctx, params.model_copy(update={"notifications": granted}))
             finally:
                 self._left(session)
+        raise RemoteError(INTERNAL_ERROR, "this subscription was ended to make room for another client; listen again")
 
     def updated(self, event: ResourceUpdated) -> None:
         """Tell those who watch it; what an own instance says concerns its own client alone."""

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.errors import INVALID_REQUEST
+from portico.server.callers import Places, caller_of
 from portico.upstream.json_values import has_more_values
 
 MOST_OF_A_GET = 64 * 2**10
@@ -24,21 +25,14 @@ _OF_THE_LIBRARY = b"validation error"
 _MODERN = frozenset((b"mcp-protocol-version", version.encode()) for version in MODERN_PROTOCOL_VERSIONS)
 
 
-class UnderWay:
-    """How many requests are being read or answered, at all doors; streams that only listen do not count."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.count = 0
-
-
 class WholeBody:
     """Reads a body before it hands the request on; more than `max_bytes` of it is refused as soon as that is known.
 
-    So is one of more than `max_values`, before anything is decoded.
+    So is one of more than `max_values`, before anything is decoded. `under_way` counts the requests that are being read
+    or answered, at all doors; streams that only listen have none.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_values: int, under_way: UnderWay) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_values: int, under_way: Places) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._max_values = max_values
@@ -50,16 +44,16 @@ class WholeBody:
             await self._hand_on(scope, receive, send, min(MOST_OF_A_GET, self._max_bytes))
         elif _listens(scope):
             await self._hand_on(scope, receive, send, self._max_bytes)
-        elif under_way.count >= under_way.most:
+        elif not under_way.has_room(caller := caller_of(scope)):
             wrong = f"the gateway is busy: {under_way.count:,} requests are under way"
             advice = "Nothing was begun. Try again in a second, or ask for less at once."
             await _refuse(503, wrong, advice, {"Retry-After": "1"})(scope, receive, send)
         else:
-            under_way.count += 1
+            under_way.enter(caller)
             try:
                 await self._hand_on(scope, receive, send, self._max_bytes)
             finally:
-                under_way.count -= 1
+                under_way.leave(caller)
 
     async def _hand_on(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
         if self._declared(scope) > most:
@@ -80,17 +74,13 @@ class WholeBody:
         if has_more_values(body, self._max_values):
             await _too_many_values(self._max_values)(scope, receive, send)
             return
-        whole: Message = {"type": "http.request", "body": body, "more_body": False}
-        given = False
+        # Handed out once and not kept: a session refers to its last request for as long as it lasts.
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def again() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return whole
+            return whole.pop() if whole else await receive()
 
-        await self._app(scope, again, _InPlainWords(whole["body"], send))
+        await self._app(scope, again, _InPlainWords(whole[0]["body"], send))
 
     def _declared(self, scope: Scope) -> int:
         for name, value in scope["headers"]:
@@ -112,6 +102,7 @@ class _InPlainWords:
             self._start = message
             return
         if self._start is None:
+            self._body = b""
             await self._send(message)
             return
         start, self._start = self._start, None

@@ -38,13 +38,15 @@ def door(config: Config, places: Places) -> Iterator[Finding]:
     try:
         check_exposure(config.gateway.host, token)
     except ConfigError as error:
-        empty = token is not None
+        kind = "door.no_token"
+        if token is not None:
+            kind = "door.token_weak" if token.strip() else "door.token_empty"
         yield Finding(
-            "door.token_empty" if empty else "door.no_token",
+            kind,
             "broken",
             error.message,
             "export PORTICO_TOKEN=$(openssl rand -hex 32)  or write gateway: {host: 127.0.0.1}",
-            **places.at("gateway", "token" if empty else "host"),
+            **places.at("gateway", "token" if token is not None else "host"),
         )
 
 

@@ -1,0 +1,209 @@
+"""Answers that wait for their clients to read them: on disk, so many bytes in all.
+
+An answer that is large, or whose client does not keep up, is written to a file without a name and sent from there, at
+the pace of the client; whoever made it is done with it at once, and its memory is free. Where clients leave more unread
+than there is room for, the caller that holds most is hung up on, at the answer of which nothing was taken for longest.
+"""
+
+import asyncio
+import contextlib
+import io
+import logging
+import tempfile
+import threading
+from collections import Counter, deque
+from pathlib import Path
+from typing import IO, Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from portico.server.callers import caller_of
+
+logger = logging.getLogger(__name__)
+
+CONNECTION = "portico.connection"
+"""In the scope of an HTTP request: the protocol of its connection (`server/slow_clients.py`)."""
+UNREAD_BYTES = 256 * 2**20
+_DIRECT_BYTES = 64 * 2**10
+"""Smaller messages are handed to the connection as they are, while its client keeps up."""
+_PIECE_BYTES = 64 * 2**10
+"""With what the connection holds before it says so, 128 KiB of an answer are in memory at most."""
+
+
+class UnreadAnswers:
+    """The answers of all clients that wait on disk. For one event loop."""
+
+    def __init__(self, most_bytes: int = UNREAD_BYTES, folder: Path | None = None) -> None:
+        """`folder` is where the files lie; without one, or where it cannot be used, where temporary files do."""
+        self.most_bytes = most_bytes
+        self._folder = folder
+        self._answers: dict[_Answer, int] = {}
+        """With the bytes that each takes."""
+        self._bytes = 0
+
+    def open_file(self) -> IO[bytes]:
+        """A file that is gone when it is closed; memory, where there is no disk. Blocks."""
+        for folder in dict.fromkeys((self._folder, None)):
+            with contextlib.suppress(OSError):
+                return tempfile.TemporaryFile(dir=folder)
+        return io.BytesIO()
+
+    def count(self, answer: "_Answer", size: int) -> None:
+        """Count what an answer takes more, and make room for it."""
+        self._answers[answer] = self._answers.get(answer, 0) + size
+        self._bytes += size
+        while self._bytes > self.most_bytes and len(self._answers) > 1:
+            self._make_room(answer)
+
+    def forget(self, answer: "_Answer") -> None:
+        """Count an answer no longer."""
+        self._bytes -= self._answers.pop(answer, 0)
+
+    def _make_room(self, newest: "_Answer") -> None:
+        held = Counter[str]()
+        for answer, size in self._answers.items():
+            held[answer.caller] += size
+        most = max(held, key=held.__getitem__)
+        others = [answer for answer in self._answers if answer.caller == most and answer is not newest]
+        ended = min(others, key=lambda answer: answer.taken_at, default=newest)
+        logger.warning("clients have left more than %s bytes unread; one of them was hung up on", self.most_bytes)
+        self.forget(ended)
+        ended.hang_up()
+
+
+class Spooled:
+    """Lets an application answer without waiting for its clients to read."""
+
+    def __init__(self, app: ASGIApp, unread: UnreadAnswers) -> None:
+        self._app = app
+        self._unread = unread
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(self._unread, scope, send)
+        try:
+            await self._app(scope, receive, answer.write)
+            await answer.sent()
+        finally:
+            answer.close()
+
+
+class _Answer:
+    """One answer, on its way to its client."""
+
+    def __init__(self, unread: UnreadAnswers, scope: Scope, send: Send) -> None:
+        self.taken_at = 0.0
+        """When its client last took something of it."""
+        self._unread = unread
+        self._scope = scope
+        self._connection: Any = scope.get(CONNECTION)
+        self._send = send
+        self._queue: deque[tuple[Message, int, int]] = deque()
+        """Messages that wait, each with where its body lies in the file."""
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        """Held in threads only: the file has one position."""
+        self._end = 0
+        self._writing = 0
+        self._sending: asyncio.Task[None] | None = None
+        self._is_ended = False
+
+    @property
+    def caller(self) -> str:
+        """Whose it is, which is known once the request was let in."""
+        return caller_of(self._scope)
+
+    async def write(self, message: Message) -> None:
+        """Send a message, or leave it on disk to be sent when the client has taken what was before it."""
+        size = len(message.get("body", b""))
+        if self._sending is None and size <= _DIRECT_BYTES and not self._is_behind:
+            await self._send(message)
+            return
+        if self._is_ended:
+            return
+        if self._sending is None:
+            self.taken_at = asyncio.get_running_loop().time()
+        start, self._end = self._end, self._end + size
+        if size:
+            self._unread.count(self, size)
+            self._writing += 1
+            try:
+                await asyncio.to_thread(self._store, start, message["body"])
+            except OSError as error:
+                logger.warning("an answer cannot wait for its client, which was hung up on: %s", error)
+                self.hang_up()
+            finally:
+                self._writing -= 1
+        self._queue.append(({**message, "body": b""} if size else message, start, size))
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_queued(), name="send an answer")
+
+    async def sent(self) -> None:
+        """Wait until all was handed to the connection."""
+        while self._sending is not None:
+            await self._sending
+
+    def hang_up(self) -> None:
+        """End the connection: its client does not read."""
+        self._is_ended = True
+        self._queue.clear()
+        if self._connection is not None:
+            self._connection.transport.abort()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._is_ended = True
+        self._unread.forget(self)
+        if self._sending is not None:
+            self._sending.cancel()
+        if self._file is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._close_file)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._connection is not None and self._connection.flow.write_paused
+
+    async def _send_queued(self) -> None:
+        try:
+            while self._queue and not self._is_ended:
+                message, start, size = self._queue.popleft()
+                while size > _PIECE_BYTES and not self._is_ended:
+                    await self._send_piece(message, start, _PIECE_BYTES, more=True)
+                    start += _PIECE_BYTES
+                    size -= _PIECE_BYTES
+                if not self._is_ended:
+                    await self._send_piece(message, start, size, more=message.get("more_body", False))
+            if not self._writing:
+                self._end = 0
+                self._unread.forget(self)
+        finally:
+            self._sending = None
+
+    async def _send_piece(self, message: Message, start: int, size: int, *, more: bool) -> None:
+        if size:
+            body = await asyncio.to_thread(self._read, start, size)
+            message = {**message, "body": body, "more_body": more}
+        await self._send(message)
+        self.taken_at = asyncio.get_running_loop().time()
+
+    # --- in a thread
+
+    def _store(self, start: int, body: bytes) -> None:
+        with self._lock:
+            if self._file is None:
+                self._file = self._unread.open_file()
+            self._file.seek(start)
+            self._file.write(body)
+
+    def _read(self, start: int, size: int) -> bytes:
+        with self._lock:
+            assert self._file is not None
+            self._file.seek(start)
+            return self._file.read(size)
+
+    def _close_file(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
