@@ -27,7 +27,7 @@ from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kin
 from portico.execution.questions import IN_ROUNDS, settled
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
-from portico.observability.audit import Audit, Called
+from portico.observability.audit import Audit, Called, requested
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
 from portico.upstream.backend import Ask, Raw, Relay
 from portico.upstream.supervisor import Upstream
@@ -224,6 +224,7 @@ class Calls:
                     work.cached,
                     bool(work.notes),
                     trace_of(span),
+                    tool.destroys,
                 )
             )
 
@@ -234,23 +235,19 @@ class Calls:
             await self.audit.settled()
 
     async def ask(self, server: str, method: str, params: Raw | None, origin: Origin = NOBODY) -> Raw:
-        """Any other request to one server: resources, prompts, completion."""
-        if method == "tools/call" and self.audit is not None:
-            return await self._noted(server, params or {}, origin, self.audit)
-        return await self._asked(server, method, params, origin)
-
-    async def _noted(self, server: str, params: Raw, origin: Origin, audit: Audit) -> Raw:
-        """A call of a tool that a server has and does not list."""
-        outcome, started = INTERNAL, time.perf_counter()
+        """Any other request to one server: resources, prompts, completion, a tool that it does not list."""
+        if self.audit is None:
+            return await self._asked(server, method, params, origin)
+        audit, outcome, started = self.audit, INTERNAL, time.perf_counter()
         try:
-            result = await self._asked(server, "tools/call", params, origin)
+            result = await self._asked(server, method, params, origin)
             outcome = outcome_of(result)
         except BaseException as error:
             outcome = kind_of(error)
             raise
         finally:
-            called = Called(f"{server}.{params.get('name')}", "", params.get("arguments"), outcome, origin.caller)
-            audit.write(called._replace(way=origin.way, seconds=time.perf_counter() - started))
+            seconds = time.perf_counter() - started
+            audit.write(requested(server, method, params or {}, outcome, origin.caller, origin.way, seconds))
             if outcome != CANCELLED:
                 await audit.settled()
         return result
