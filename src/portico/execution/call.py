@@ -70,9 +70,9 @@ class _Work:
         "tool",
     )  # fmt: skip
 
-    def __init__(self, tool: Tool, arguments: Any) -> None:
+    def __init__(self, tool: Tool, arguments: Any, began: str) -> None:
         self.tool = tool
-        self.began = tool.hash
+        self.began = began
         """The definition that the call was made by."""
         self.arguments = arguments
         """As they are sent; as they were given, as long as they do not fit."""
@@ -152,10 +152,10 @@ class Calls:
     async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
         """Run a tool and return its raw result.
 
-        Raises InvalidArguments, BackendUnavailable (and its kinds), RemoteError.
+        Raises InvalidArguments, DefinitionChanged, BackendUnavailable (and its kinds), RemoteError.
         """
         with executing(tool.address, tool.hash, origin.extra.get("_meta")) as span:
-            work = _Work(self._changes.current(tool) if self._changes else tool, arguments)
+            work = _Work(self._changes.current(tool) if self._changes else tool, arguments, tool.hash)
             try:
                 result = await self._executed(work, arguments, origin)
                 work.outcome = outcome_of(result)
@@ -271,6 +271,8 @@ class Calls:
     # --- the way there
 
     def _fitting(self, work: _Work, arguments: Any, origin: Origin) -> Raw:
+        if self._changes is not None:
+            self._changes.check(work.began, work.tool, origin.caller, origin.way)
         try:
             return work.fitting(arguments)
         except InvalidArguments as error:
@@ -369,20 +371,14 @@ class Calls:
         if work.notes:
             marks[REPAIRED] = list(work.notes)
         if self._changes is not None and (was := self._changes.untold(origin.caller, work.tool)):
-            marks[CHANGED] = {"tool": work.tool.address, "hash": work.tool.hash, "was": was}
+            found = self._changes.difference(was, work.tool)
+            marks[CHANGED] = {
+                "tool": work.tool.address, "hash": work.tool.hash, "was": was, "changes": list(found.notes)
+            }  # fmt: skip
         return marked(result, marks) if marks else result
 
     def _news(self, work: _Work, origin: Origin) -> str:
-        """What a caller whose call was refused has to know beside why; nothing, mostly."""
-        if self._changes is None:
-            return ""
-        address = work.tool.address
-        if self._changes.gone(work.tool):
-            return f"{address} is no longer among the tools of its server: search for another."
-        # Asked first, since it counts as told then.
-        if self._changes.untold(origin.caller, work.tool) or work.began != work.tool.hash:
-            return f"The definition of {address} changed since you saw it: call it as it is described now."
-        return ""
+        return self._changes.news(work.began, work.tool, origin.caller) if self._changes is not None else ""
 
 
 def _conversation(upstream: Upstream, origin: Origin, work: _Work) -> dict[str, str | int]:
