@@ -26,7 +26,8 @@ ADVICE: Mapping[str, str] = {
     "RecordedOnly": "Configure the real server. A recording is for trying search out.",
     "Overloaded": "Try again after `retry_after_s`; `limits` allow more requests in all, or of one client.",
     "StaleCursor": "Ask again without the cursor: the list has changed since.",
-    "RemoteError": "What the server means by its error is in its own documentation; only values of configured secrets are masked in it.",
+    "RemoteError": "What the server means by its error is in its own documentation; only values of configured "
+    "secrets are masked in it.",
 }
 _CARRIES: Mapping[str, str] = {
     "ConfigError": "`file`, `line`, `key`",

@@ -9,11 +9,10 @@ import pytest
 from portico.access import Caller
 from portico.app import Gateway
 from portico.catalog.sync import Catalog
-from portico.errors import DefinitionChanged
+from portico.errors import PorticoError
 from portico.events import Bus, CatalogChanged, Event
-from portico.execution import changes, definition_changes
+from portico.execution import changes
 from portico.execution.call import Origin
-from portico.execution.definition_changes import MAX_COMPARED, compare
 from portico.storage.manifests import Manifests
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream import jsontext
@@ -95,6 +94,16 @@ async def test_a_tool_that_claims_less_safety_than_before_is_not_called_unseen(n
         assert said(await client.call_tool("call_tool", CALL)) == "moved"
 
 
+async def test_a_server_that_names_a_tool_elsewhere_has_not_described_it() -> None:
+    backend = server()
+    async with gateway_over({"robot": backend}) as gateway, connect(gateway) as client:
+        await ask(client, "describe_tools", names=["robot.move"])
+        other = {**TOOL, "name": "other", "description": "First.\nrobot.move is the same as ever."}
+        await changed(gateway, lambda: backend.change([MORE, other]))
+        assert "robot.move is the same" in await ask(client, "describe_tools", names=["robot.other"])
+        assert "parameters added: 'speed'" in said(await client.call_tool("call_tool", CALL))
+
+
 @pytest.mark.parametrize("now", [MORE, HOSTILE, DESTROYS], ids=["parameters", "description", "annotations"])
 async def test_a_script_does_not_call_a_tool_that_is_not_what_its_caller_was_shown(now: Raw) -> None:
     backend = server()
@@ -127,7 +136,7 @@ async def test_what_was_bound_before_a_change_does_not_run_after_it(way: str) ->
         bound = gateway.view().snapshot.tool("robot.move")
         await changed(gateway, lambda: backend.change([MORE]))
         for _ in range(2):  # the same script, which goes on by what it was bound to
-            with pytest.raises(DefinitionChanged):
+            with pytest.raises(PorticoError, match="changed since you saw it: parameters added"):
                 await gateway.calls.call(bound, {"place": "here"}, Origin(Caller("one"), way=way))
         assert calls(backend) == 0
 
@@ -142,6 +151,9 @@ async def test_words_that_a_bound_script_s_caller_never_saw_do_not_stop_it() -> 
 
 
 def test_a_definition_too_large_to_compare_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    from portico.execution import definition_changes
+    from portico.execution.definition_changes import MAX_COMPARED, compare
+
     read: list[int] = []
     loads: Any = jsontext.loads
     monkeypatch.setattr(definition_changes.jsontext, "loads", lambda blob: (read.append(len(blob)), loads(blob))[1])
@@ -152,6 +164,8 @@ def test_a_definition_too_large_to_compare_is_not_read(monkeypatch: pytest.Monke
 
 
 def test_names_of_parameters_are_cut_counted_and_quoted() -> None:
+    from portico.execution.definition_changes import compare
+
     properties = {f"p{number}\n\x1b[31m" + "x" * 1_000: {} for number in range(50)}
     now = {**TOOL, "inputSchema": {"type": "object", "properties": properties}}
     told = str(compare(jsontext.dumps(TOOL), jsontext.dumps(now)))
@@ -162,6 +176,8 @@ def test_names_of_parameters_are_cut_counted_and_quoted() -> None:
 
 
 def test_what_is_kept_of_earlier_definitions_is_bounded() -> None:
+    from portico.execution.definition_changes import MAX_COMPARED
+
     noticed = changes.Changes(Catalog([], Manifests(None), Bus()), {})
     for number in range(200):
         blob = jsontext.dumps({**TOOL, "description": f"{number}" + "x" * (MAX_COMPARED - 1_000)})

@@ -264,4 +264,6 @@ class Toolbox:
         except RemoteError as error:
             if raw or error.code in answer.PROTOCOL:
                 raise
-            return answer.refusal(error, more=self._hint_after(error, tool) if error.code == INVALID_PARAMS or error.advice else "")
+            return answer.refusal(
+                error, more=self._hint_after(error, tool) if error.code == INVALID_PARAMS or error.advice else ""
+            )

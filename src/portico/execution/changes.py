@@ -38,6 +38,8 @@ UNATTENDED = frozenset({"script", "workflow"})
 """Ways of calling on which nobody reads what is said of a call before the next is made."""
 Value = TypeVar("Value")
 _NAME = re.compile(r"[\w-]{1,80}\.[\w./-]{1,200}")
+_LINE_NAME = re.compile(f"^{_NAME.pattern}", re.MULTILINE)
+"""A tool is described on a line that begins with it. To name it in another tool's text describes nothing."""
 _READ_CHARS = 2_000
 _SMELLS = re.compile(
     r"(?:unknown|no such|undefined) (?:tool|method|function)"
@@ -101,11 +103,8 @@ class Changes:
         if not was_shown and (began == tool.hash or way not in UNATTENDED):
             return
         found = self.difference(known if known is not None and was_shown else began, tool)
-        if way in UNATTENDED:
-            refused = was_shown or not found.text_only
-        else:
-            refused = found.riskier
-        if refused:
+        unattended = way in UNATTENDED and (was_shown or not found.text_only)
+        if unattended or found.riskier:
             self.untold(caller, tool)
             raise DefinitionChanged(
                 f"the definition of {tool.address} {SINCE}: {found}",
@@ -161,7 +160,8 @@ class Changes:
     def _named(self, what: object) -> list[str]:
         """The tools that are named in an answer, or in a list of tools."""
         if isinstance(what, str):
-            return [name.rstrip(".") for name in _NAME.findall(what)]
+            pattern = _NAME if what[:1] in ("{", "[") else _LINE_NAME
+            return [name.rstrip(".") for name in pattern.findall(what)]
         if not isinstance(what, list):
             return []
         known = self._catalog.snapshot.names

@@ -51,8 +51,9 @@ class ErrorMask:
             error.data = data
 
     async def result(self, result: Raw) -> Raw:
-        """Mask a result that says it is an error."""
-        return await self._masked(result)
+        """Mask a result that says it is an error; the very same where there is nothing to mask."""
+        masked = await self._masked(result)
+        return result if masked == result else masked
 
     async def _masked(self, value: Any) -> Any:
         mask = self._matcher()
