@@ -16,6 +16,8 @@ ADVICE: Mapping[str, str] = {
     "ConfigError": "Mend the file at the line that is named; `portico doctor` finds everything that is wrong at once.",
     "UnknownName": "Take one of the nearest names, or search for what you want to do.",
     "InvalidArguments": "Send the arguments that the problems ask for. The tool's parameters are in the answer.",
+    "DefinitionChanged": "Look at the tool with `describe_tools`: what a server says of it now is the server's word. "
+    "It is said once for each change; a call made after that is made by the new definition.",
     "BackendUnavailable": "Use another tool, or try again at the time that is named; `portico status` has the reason, "
     "`portico restart NAME` starts the server anew.",
     "BackendTimeout": "Look whether it took effect before trying again, unless the tool only reads. "
@@ -24,7 +26,8 @@ ADVICE: Mapping[str, str] = {
     "RecordedOnly": "Configure the real server. A recording is for trying search out.",
     "Overloaded": "Try again after `retry_after_s`; `limits` allow more requests in all, or of one client.",
     "StaleCursor": "Ask again without the cursor: the list has changed since.",
-    "RemoteError": "What the server means by its error is in its own documentation; nothing of it was changed.",
+    "RemoteError": "What the server means by its error is in its own documentation; only values of configured "
+    "secrets are masked in it.",
 }
 _CARRIES: Mapping[str, str] = {
     "ConfigError": "`file`, `line`, `key`",

@@ -4,13 +4,14 @@ PorticoError
 ├── ConfigError            the configuration cannot be used (file, line, key, nearest key)
 ├── UnknownName            no such tool, server or profile; carries the nearest names
 ├── InvalidArguments       arguments do not fit the tool's schema; carries each problem
+├── DefinitionChanged      the tool is not what its caller was shown, or a script was bound to; nothing was sent
 ├── BackendUnavailable     the tool is known, its server cannot be reached now; carries reason and since when
 │   ├── BackendTimeout     the server did not answer in time
 │   ├── BackendBusy        its limits are reached and too many wait already; nothing was sent; carries when to try again
 │   └── RecordedOnly       the server is a recording: it can be searched and read, never called
 ├── Overloaded             the gateway has too much to do, or this client asks too much; carries when to try again
 ├── StaleCursor            the catalog changed since the cursor was made, or the cursor is not ours
-└── RemoteError            the upstream answered a JSON-RPC error: code, message and data as they came
+└── RemoteError            the upstream answered a JSON-RPC error: code, message and data as they came, secrets masked
 
 `code` is the JSON-RPC code an error has when it crosses the wire as a protocol error. Meta-tools answer with a tool
 result instead (`isError`), because a model reads results and rarely sees protocol errors.
@@ -82,6 +83,13 @@ class InvalidArguments(PorticoError):
         self.problems = problems
 
 
+class DefinitionChanged(PorticoError):
+    """The tool is defined otherwise than its caller knows it; nothing was sent. Said once for each change."""
+
+    kind = "definition_changed"
+    code = INVALID_PARAMS
+
+
 class BackendUnavailable(PorticoError):
     """The tool is known; its server cannot be reached now."""
 
@@ -136,7 +144,7 @@ class StaleCursor(PorticoError):
 
 
 class RemoteError(PorticoError):
-    """An upstream's JSON-RPC error, unchanged."""
+    """An upstream's JSON-RPC error, unchanged but for values of configured secrets."""
 
     kind = "remote"
 

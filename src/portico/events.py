@@ -4,7 +4,7 @@ Publishing is synchronous and never fails: a listener that raises is logged and 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ class CatalogChanged:
     changed: tuple[str, ...] = ()
     resources: bool = False
     prompts: bool = False
+    earlier: Mapping[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
+    """The definitions that changed, as they were: by hash, as JSON."""
 
     @property
     def tools(self) -> bool:

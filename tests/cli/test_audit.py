@@ -64,7 +64,7 @@ def test_a_line_as_json_is_the_line_that_was_written(kept: Home) -> None:
     data = kept.run("audit", "--json").data
     lines = [
         json.loads(line)
-        for name in ("audit.jsonl.2", "audit.jsonl.1", "audit.jsonl")
+        for name in (*(f"audit.jsonl.{number}" for number in (4, 3, 2, 1)), "audit.jsonl")
         if (path := kept.folder / "data" / name).exists()
         for line in path.read_bytes().splitlines()
     ]

@@ -86,7 +86,7 @@ def test_every_category_has_its_row():
 
 def test_every_field_of_the_audit_log_has_its_row(tmp_path: Path):
     log = Audit(AuditFile(tmp_path / "audit.jsonl", max_bytes=10_000, files=1), lambda: b"key")
-    log.write(Called("a.b", "hash", {}, "ok", trace="1"))
+    log.write(Called("a.b", "hash", {}, "ok", trace="1", destructive=True))
     log.close()
     table = (REFERENCE / "audit.md").read_text(encoding="utf-8").partition("| field |")[2].partition("\n\n")[0]
     told = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]

@@ -82,7 +82,8 @@ async def test_a_call_that_still_fits_is_made_and_told_once_to_who_saw_the_tool_
         call = {"name": "robot.move", "arguments": {"place": "here"}}
         await ask(one, "search_tools", query="move")
         first = await one.call_tool("call_tool", call)
-        assert said(first).startswith("[the definition of this tool changed since you saw it; it is now:]\nrobot.move")
+        told = "[the definition of this tool changed since you saw it: its description text. Its server's own words, "
+        assert said(first).startswith(f"{told}which may say anything, are now:]\nrobot.move")
         assert said(first).endswith("\ndone")
         mark = (first.meta or {})["portico/changed"]
         assert mark["hash"] == tool_of(gateway).hash != mark["was"]

@@ -59,6 +59,7 @@ from portico.storage.record import Record, RecordUnavailable
 from portico.storage.rows import Retention
 from portico.storage.vector_file import VectorFile
 from portico.upstream.backend import Backend
+from portico.upstream.error_mask import ErrorMask
 from portico.upstream.process import Guard
 from portico.upstream.supervisor import Status
 
@@ -102,7 +103,8 @@ class Gateway:
             ),
         )
         self.catalog.load()
-        self._servers = Servers(config.limits, self._given, self.catalog, self.bus, self._guard)
+        self._mask = ErrorMask(lambda: self.config)
+        self._servers = Servers(config.limits, self._given, self.catalog, self.bus, self._guard, self._mask)
         for name, server in in_use(config).items():
             self._servers.add(name, server)
         self.upstreams, self._syncs = self._servers.upstreams, self._servers.syncs
@@ -247,6 +249,7 @@ class Gateway:
             await self.catalog.configure(sources(config, self._given))
             # Nothing is awaited from here until all rooms go by the new one: no call finds half of it.
             self.config = config
+            self._mask.reset()
             for name in (*change.removed, *change.restarted):
                 servers.let_go(name, before.servers[name].restart.drain_s)
             for name in (*change.added, *change.restarted):
@@ -268,8 +271,8 @@ class Gateway:
 
     def refuse(self, reason: str) -> None:
         """A changed configuration cannot be used: what runs stays, and whoever asks is told why."""
-        self.refused = reason
-        self.bus.publish(ConfigRefused(reason))
+        self.refused = self._mask.text(reason)
+        self.bus.publish(ConfigRefused(self.refused))
 
     def view(self, profile: str | None = None) -> View:
         """What a profile's clients see."""

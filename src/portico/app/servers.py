@@ -13,6 +13,7 @@ from portico.catalog.sync import Catalog, Sync
 from portico.config import BackendConfig, Config, Limits, fingerprint
 from portico.events import Bus
 from portico.upstream.backend import Backend, Era
+from portico.upstream.error_mask import ErrorMask
 from portico.upstream.factory import UnusableBackend, make_backend
 from portico.upstream.process import Guard
 from portico.upstream.starts import Starts
@@ -33,7 +34,9 @@ def source(name: str, server: BackendConfig) -> Source:
 class Servers:
     """All of them, by name."""
 
-    def __init__(self, limits: Limits, given: Mapping[str, Backend], catalog: Catalog, bus: Bus, guard: Guard) -> None:
+    def __init__(
+        self, limits: Limits, given: Mapping[str, Backend], catalog: Catalog, bus: Bus, guard: Guard, mask: ErrorMask
+    ) -> None:
         """`given` are servers that are objects rather than configuration: they stay whatever is configured."""
         self._given = given
         self.upstreams: dict[str, Upstream] = {}
@@ -42,6 +45,7 @@ class Servers:
         self._catalog = catalog
         self._bus = bus
         self._guard = guard
+        self._mask = mask
         self._starts = Starts(limits.call_starts)
         self._going: set[asyncio.Task[None]] = set()
         for name, backend in given.items():
@@ -51,7 +55,7 @@ class Servers:
         """One more, or another in its place; nothing is started."""
         if name in self._given:
             return
-        self._put(name, make_backend(name, server, self._limits, self._guard), server)
+        self._put(name, make_backend(name, server, self._limits, self._guard, self._mask.text), server)
 
     def adjust(self, name: str, server: BackendConfig) -> None:
         """It stays; how long it is waited for and how it is looked after is another matter."""
@@ -77,6 +81,7 @@ class Servers:
             restart=server.restart,
             health=server.health,
             starts=self._starts,
+            mask=self._mask,
             longest_call=min(server.timeouts.call_s, self._limits.call_s),
         )
         if isinstance(backend, UnusableBackend):

@@ -123,12 +123,14 @@ def difference(before: ServerEntry, after: ServerEntry) -> CatalogChanged:
     """What changed about a server's offer."""
     old, new = before.tools, after.tools
     address: Callable[[str], str] = lambda name: f"{after.name}.{name}"  # noqa: E731
+    changed = [name for name in new if name in old and new[name].hash != old[name].hash]
     return CatalogChanged(
         after.name,
         added=tuple(address(name) for name in new if name not in old),
         removed=tuple(address(name) for name in old if name not in new),
-        changed=tuple(address(name) for name in new if name in old and new[name].hash != old[name].hash),
+        changed=tuple(map(address, changed)),
         resources=(before.offers.resources, before.offers.templates)
         != (after.offers.resources, after.offers.templates),
         prompts=before.offers.prompts != after.offers.prompts,
+        earlier={old[name].hash: old[name].blob for name in changed},
     )

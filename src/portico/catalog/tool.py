@@ -102,6 +102,11 @@ class Tool:
         value = self.definition.get("annotations")
         return value if isinstance(value, dict) else {}
 
+    @property
+    def destroys(self) -> bool:
+        """Whether it says of itself that it destroys. Most say nothing, and are not parsed to know that."""
+        return b'"destructiveHint"' in self.blob and self.annotations.get("destructiveHint") is True
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tool) and (self.server, self.name, self.hash) == (other.server, other.name, other.hash)
 

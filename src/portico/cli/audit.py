@@ -1,8 +1,10 @@
 """`portico audit`: the latest lines of the audit log, newest last, as a person reads a log.
 
 --json: `{"file", "calls": [line]}`; a line is as it was written: `{"at", "id", "client", "profile", "who", "way",
-"tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired", "trace"?, "arguments"?}`, or `{"at", "lost"}`
-where so many lines are missing because they could not be written.
+"tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired", "destructive"?, "trace"?, "arguments"?,
+"chain", "n", "after"?, "mac"}`; of another request `"method", "server", "target"` in place of the tool.
+`{"at", "lost"}` where lines could not be written, `{"at", "dropped"}` where the oldest file was deleted for a new one.
+--verify --json: `{"file", "intact", "sealed", "unsealed", "torn", "problems": [text], "more"}`.
 """
 
 import json
@@ -15,11 +17,14 @@ from typing import Any, cast
 
 from portico.catalog.visible import shown
 from portico.cli.columns import Column, show_rows
-from portico.cli.ending import DONE, note
+from portico.cli.ending import DONE, FAILED, note
 from portico.cli.opening import Setup
 from portico.cli.screen import Screen
-from portico.observability.audit import where
-from portico.storage.audit_file import latest
+from portico.errors import PorticoError
+from portico.observability.audit import KEY_FILE, where
+from portico.observability.audit_chain import verify
+from portico.storage.audit_file import in_order, latest
+from portico.storage.habit_key import read_key
 
 NOTHING = "No call is in the audit log."
 FINE = ("ok", "input_required")
@@ -35,9 +40,9 @@ class Asked:
     failed: bool = False
 
     def __contains__(self, line: Mapping[str, Any]) -> bool:
-        if "lost" in line:
+        if "lost" in line or "dropped" in line:
             return self.tool is None and self.client is None
-        tool = str(line.get("tool", ""))
+        tool = str(line.get("tool") or f"{line.get('server')}.{line.get('target')}")
         bare = tool.partition(".")[2]
         return (
             (self.tool is None or any(fnmatchcase(name, self.tool) for name in (tool, bare)))
@@ -66,6 +71,29 @@ def audit(setup: Setup, screen: Screen, asked: Asked) -> int:
     return DONE
 
 
+def check(setup: Setup, screen: Screen) -> int:
+    """Say whether the log is as it was written."""
+    settings, data_dir = setup.config.audit, setup.config.data_dir
+    path, key = where(settings, data_dir), read_key(data_dir / KEY_FILE)
+    if key is None:
+        raise PorticoError(
+            f"the key of the log is not in {data_dir / KEY_FILE}", advice="Without it no line can be checked."
+        )
+    found = verify(in_order(path, settings.files), key)
+    intact = not found.problems
+    if screen.as_json:
+        counted = {"sealed": found.sealed, "unsealed": found.unsealed, "torn": found.torn}
+        screen.data({"file": str(path), "intact": intact, **counted, "problems": found.problems, "more": found.more})
+    else:
+        for problem in found.problems:
+            screen.text(shown(problem))
+        if found.more:
+            screen.text(f"and {found.more:,} more")
+        state = "is as it was written" if intact else "was changed"
+        screen.text(f"{path} {state}: {found.sealed:,} sealed lines, {found.unsealed:,} unsealed, {found.torn:,} torn.")
+    return DONE if intact else FAILED
+
+
 def _lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     for one in raw:
         try:
@@ -79,14 +107,16 @@ def _lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
     if "lost" in line:
         return (_moment(line), "", f"{line['lost']} lines are missing", "", "", "", "", "", "")
+    if "dropped" in line:
+        return (_moment(line), "", "older lines were dropped", "", "", "", "", "", "")
     seconds = line.get("seconds")
     arguments = line.get("arguments", "")
-    remarks = [word for word in ("cached", "repaired") if line.get(word)]
+    remarks = [word for word in ("cached", "repaired", "destructive") if line.get(word)]
     if (attempts := line.get("attempts")) not in (0, 1, None):
         remarks.append(f"{attempts} attempts")
     return (
         _moment(line),
-        _cell(line, "tool"),
+        _cell(line, "tool") or " ".join(_cell(line, key) for key in ("method", "server", "target")),
         " ".join([_cell(line, "outcome"), f"({', '.join(remarks)})" if remarks else ""]).strip(),
         f"{seconds * 1_000:,.1f}" if isinstance(seconds, int | float) else "",
         _cell(line, "way"),

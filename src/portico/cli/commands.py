@@ -277,6 +277,10 @@ def audit(
     ] = None,
     client: Annotated[str | None, Parameter(help="Only this client, as it calls itself.")] = None,
     failed: Annotated[bool, Parameter(help="Only what did not succeed.", show_default=False)] = False,
+    verify: Annotated[
+        bool,
+        Parameter(help="Check that no line was changed or taken out, and show none.", negative="", show_default=False),
+    ] = False,
     config: Files = None,
     json: Json = False,
 ) -> int:
@@ -287,7 +291,8 @@ def audit(
         from portico.cli.opening import set_up
         from portico.cli.screen import Screen
 
-        return log.audit(set_up(config or ()), Screen(as_json=json), log.Asked(tail, tool, client, failed))
+        setup, screen = set_up(config or ()), Screen(as_json=json)
+        return log.check(setup, screen) if verify else log.audit(setup, screen, log.Asked(tail, tool, client, failed))
 
     return ended(job, as_json=json)
 

@@ -115,7 +115,6 @@ def _ledger_line(tokens: Mapping[str, int]) -> Text:
 def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:
     entry = gateway.catalog.snapshot.servers[one.name]
     hello = one.hello or entry.hello
-    stderr = [line for line in one.diagnostics.get("stderr", ()) if line.strip()]
     return {
         "name": one.name,
         "kind": one.kind,
@@ -128,7 +127,7 @@ def _facts(gateway: Gateway, one: Status) -> dict[str, Any]:
         "protocol_version": hello.protocol_version if hello else None,
         "server_version": str(hello.server_info.get("version", "")) if hello else None,
         "noise": one.diagnostics.get("noise", 0),
-        "stderr": overheard(stderr[-1]) if stderr else "",
+        "stderr": overheard(one.stderr[-1]) if one.stderr else "",
         "pid": one.diagnostics.get("pid") if one.state in ("ready", "degraded") else None,
         "calls": one.calls,
         "warnings": list(entry.warnings),

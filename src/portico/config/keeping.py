@@ -73,6 +73,8 @@ class Usage(Section):
 class Audit(Section):
     """The log of calls, for whoever must answer for them: who, which tool, with what, how it ended.
 
+    Resources read, prompts got, subscriptions and completions are in it too, where they reach a server.
+
     `audit: off` keeps none. Each line is written before its answer leaves.
     """
 
@@ -86,9 +88,14 @@ class Audit(Section):
         "or nothing.",
     )
     max_bytes: ByteSize = Field(
-        default=ByteSize(10 * 1024**2), ge=1024, description="How large the file grows before a new one is begun."
+        default=ByteSize(50 * 1024**2), ge=1024, description="How large the file grows before a new one is begun."
     )
-    files: int = Field(default=5, ge=1, description="How many are kept, the one that is written included.")
+    files: int = Field(
+        default=20,
+        ge=1,
+        description="How many are kept, the one that is written included; by default there is room for about two "
+        "million lines. What is dropped for a new one is said in that.",
+    )
     sync: bool = Field(
         default=False, description="Wait until each line is on the disk, not only with the operating system."
     )

@@ -18,6 +18,9 @@ SHORTEST = 6
 """Characters: a shorter value stands in too many harmless words."""
 _SHORTEST_LINE = 16
 """The same for one line of a value that has several, such as a private key."""
+_FEW_FORMS = 256
+_SHORT_TEXT = 16_384
+"""Characters: the beginnings of a longer text would take more memory than they save time."""
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _PATH = re.compile(r"(?:~?/|\.{1,2}/|[A-Za-z]:[\\/])")
 _HARMLESS = re.compile(r"[\d.,:_-]+|true|false|enabled|disabled|production|development|localhost", re.IGNORECASE)
@@ -55,8 +58,11 @@ def _of_server(server: BackendConfig, environ: Mapping[str, str]) -> Iterator[st
 
 
 def _in_words(args: Sequence[str], shown: Sequence[str]) -> Iterator[str]:
-    for arg, told in zip(args, shown, strict=True):
+    for before, arg, told in zip(("", *args), args, shown, strict=False):
         if told == arg:
+            continue
+        # A folder from a variable (`${HOME}/docs`) is no secret, unless its name, or its flag's, says so.
+        if _PATH.match(arg) and MASK not in told and not SECRET_NAME.search(f"{before} {told}"):
             continue
         yield from _in_url(arg)
         name, sign, value = arg.partition("=")
@@ -84,15 +90,30 @@ class Mask:
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for secret in secrets for form in _forms(secret)}
         # The longest first: one may be a part of another.
-        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        self._forms = sorted(forms, key=_longest_first)
         self.longest = len(self._forms[0]) if self._forms else 1
+        self._by_start: dict[str, list[str]] = {}
+        for form in self._forms:
+            self._by_start.setdefault(form[:SHORTEST], []).append(form)
 
     def over(self, text: str) -> str:
         """The text without them."""
-        for form in self._forms:
+        for form in self._candidates(text):
             if form in text:
                 text = text.replace(form, MASK)
         return text
+
+    def _candidates(self, text: str) -> Sequence[str]:
+        """The forms to look for: in a short text, of many forms, only those whose beginning is in it."""
+        if len(self._forms) <= _FEW_FORMS or len(text) > _SHORT_TEXT:
+            return self._forms
+        begins = {text[at : at + SHORTEST] for at in range(len(text) - SHORTEST + 1)}
+        found = [form for begin in begins & self._by_start.keys() for form in self._by_start[begin]]
+        return sorted(found, key=_longest_first)
+
+
+def _longest_first(form: str) -> tuple[int, str]:
+    return -len(form), form
 
 
 def _forms(secret: str) -> Iterator[str]:

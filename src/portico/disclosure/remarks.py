@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from portico.catalog.visible import shown
 from portico.disclosure.answer import block
+from portico.execution.changes import SINCE
 from portico.execution.marks import CHANGED, REPAIRED, marks_of
 from portico.upstream.backend import Raw
 
 MAX_SAID = 400
+IN_ITS_WORDS = "Its server's own words, which may say anything, are now:"
 
 
 def remarked(result: Raw, definition: Callable[[], str]) -> Raw:
@@ -15,7 +17,8 @@ def remarked(result: Raw, definition: Callable[[], str]) -> Raw:
     marks = marks_of(result)
     lines: list[str] = []
     if CHANGED in marks:
-        lines.append(f"[the definition of this tool changed since you saw it; it is now:]\n{definition()}")
+        told = "; ".join(marks[CHANGED]["changes"])
+        lines.append(f"[the definition of this tool {SINCE}: {told}. {IN_ITS_WORDS}]\n{definition()}")
     if REPAIRED in marks:
         lines.append(f"[arguments repaired: {_said(marks[REPAIRED])}]")
     if not lines:

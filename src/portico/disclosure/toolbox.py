@@ -18,19 +18,21 @@ from portico.disclosure.own_state import ARGUMENT, StateHandles
 from portico.disclosure.pages import page
 from portico.disclosure.question import Question
 from portico.disclosure.relevant import Intended, asked, relevant
-from portico.disclosure.remarks import remarked
+from portico.disclosure.remarks import IN_ITS_WORDS, remarked
 from portico.disclosure.searching import Searching
 from portico.disclosure.sight import Face, Sight
 from portico.disclosure.tokens import count
 from portico.errors import (
     INVALID_PARAMS,
     BackendUnavailable,
+    DefinitionChanged,
     InvalidArguments,
     PorticoError,
     RemoteError,
     UnknownName,
 )
 from portico.execution.call import Calls, Origin
+from portico.execution.changes import SINCE
 from portico.execution.large import Large
 from portico.execution.looking import shape_of_call
 from portico.execution.marks import unjudged
@@ -248,15 +250,22 @@ class Toolbox:
         now = self._sight.snapshot.tools.get(tool.address, tool)
         return discovery.schema_hint(now, self._sight.face.discovery_budget)
 
+    def _hint_after(self, error: PorticoError, tool: Tool) -> str:
+        """The same below an error; where the definition changed, marked as the server's words."""
+        changed = SINCE in error.advice or isinstance(error, DefinitionChanged)
+        return f"{IN_ITS_WORDS}\n{self._hint(tool)}" if changed else self._hint(tool)
+
     async def _answered(self, tool: Tool, call: Awaitable[Raw], *, raw: bool = False) -> Raw:
         """A call's result; where it failed, the reason as a result, but a server's own error as it is where `raw`."""
         try:
             return await call
-        except InvalidArguments as error:
-            return answer.refusal(error, more=self._hint(tool))
+        except (InvalidArguments, DefinitionChanged) as error:
+            return answer.refusal(error, more=self._hint_after(error, tool))
         except BackendUnavailable as error:
             return answer.refusal(error)
         except RemoteError as error:
             if raw or error.code in answer.PROTOCOL:
                 raise
-            return answer.refusal(error, more=self._hint(tool) if error.code == INVALID_PARAMS or error.advice else "")
+            return answer.refusal(
+                error, more=self._hint_after(error, tool) if error.code == INVALID_PARAMS or error.advice else ""
+            )

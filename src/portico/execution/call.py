@@ -28,7 +28,7 @@ from portico.execution.question_labels import settled_labelled
 from portico.execution.questions import IN_ROUNDS
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
-from portico.observability.audit import Audit, Called
+from portico.observability.audit import Audit, Called, requested
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
 from portico.upstream.backend import Ask, Raw
 from portico.upstream.envelope import for_server
@@ -49,9 +49,9 @@ class _Work:
         "tool",
     )  # fmt: skip
 
-    def __init__(self, tool: Tool, arguments: Any) -> None:
+    def __init__(self, tool: Tool, arguments: Any, began: str) -> None:
         self.tool = tool
-        self.began = tool.hash
+        self.began = began
         """The definition that the call was made by."""
         self.arguments = arguments
         """As they are sent; as they were given, as long as they do not fit."""
@@ -139,10 +139,10 @@ class Calls:
     async def call(self, tool: Tool, arguments: Any, origin: Origin = NOBODY) -> Raw:
         """Run a tool and return its raw result.
 
-        Raises InvalidArguments, BackendUnavailable (and its kinds), RemoteError.
+        Raises InvalidArguments, DefinitionChanged, BackendUnavailable (and its kinds), RemoteError.
         """
         with executing(tool.address, tool.hash, origin.extra.get("_meta")) as span:
-            work = _Work(self._changes.current(tool) if self._changes else tool, arguments)
+            work = _Work(self._changes.current(tool) if self._changes else tool, arguments, tool.hash)
             try:
                 result = await self._executed(work, arguments, origin)
                 work.outcome = outcome_of(result)
@@ -211,6 +211,7 @@ class Calls:
                     work.cached,
                     bool(work.notes),
                     trace_of(span),
+                    tool.destroys,
                 )
             )
 
@@ -221,23 +222,19 @@ class Calls:
             await self.audit.settled()
 
     async def ask(self, server: str, method: str, params: Raw | None, origin: Origin = NOBODY) -> Raw:
-        """Any other request to one server: resources, prompts, completion."""
-        if method == "tools/call" and self.audit is not None:
-            return await self._noted(server, params or {}, origin, self.audit)
-        return await self._asked(server, method, params, origin)
-
-    async def _noted(self, server: str, params: Raw, origin: Origin, audit: Audit) -> Raw:
-        """A call of a tool that a server has and does not list."""
-        outcome, started = INTERNAL, time.perf_counter()
+        """Any other request to one server: resources, prompts, completion, a tool that it does not list."""
+        if self.audit is None:
+            return await self._asked(server, method, params, origin)
+        audit, outcome, started = self.audit, INTERNAL, time.perf_counter()
         try:
-            result = await self._asked(server, "tools/call", params, origin)
+            result = await self._asked(server, method, params, origin)
             outcome = outcome_of(result)
         except BaseException as error:
             outcome = kind_of(error)
             raise
         finally:
-            called = Called(f"{server}.{params.get('name')}", "", params.get("arguments"), outcome, origin.caller)
-            audit.write(called._replace(way=origin.way, seconds=time.perf_counter() - started))
+            seconds = time.perf_counter() - started
+            audit.write(requested(server, method, params or {}, outcome, origin.caller, origin.way, seconds))
             if outcome != CANCELLED:
                 await audit.settled()
         return result
@@ -262,6 +259,8 @@ class Calls:
     # --- the way there
 
     def _fitting(self, work: _Work, arguments: Any, origin: Origin) -> Raw:
+        if self._changes is not None:
+            self._changes.check(work.began, work.tool, origin.caller, origin.way)
         try:
             return work.fitting(arguments)
         except InvalidArguments as error:
@@ -365,20 +364,14 @@ class Calls:
         if work.notes:
             marks[REPAIRED] = list(work.notes)
         if self._changes is not None and (was := self._changes.untold(origin.caller, work.tool)):
-            marks[CHANGED] = {"tool": work.tool.address, "hash": work.tool.hash, "was": was}
+            found = self._changes.difference(was, work.tool)
+            marks[CHANGED] = {
+                "tool": work.tool.address, "hash": work.tool.hash, "was": was, "changes": list(found.notes)
+            }  # fmt: skip
         return marked(result, marks) if marks else result
 
     def _news(self, work: _Work, origin: Origin) -> str:
-        """What a caller whose call was refused has to know beside why; nothing, mostly."""
-        if self._changes is None:
-            return ""
-        address = work.tool.address
-        if self._changes.gone(work.tool):
-            return f"{address} is no longer among the tools of its server: search for another."
-        # Asked first, since it counts as told then.
-        if self._changes.untold(origin.caller, work.tool) or work.began != work.tool.hash:
-            return f"The definition of {address} changed since you saw it: call it as it is described now."
-        return ""
+        return self._changes.news(work.began, work.tool, origin.caller) if self._changes is not None else ""
 
 
 def _conversation(upstream: Upstream, origin: Origin, work: _Work) -> dict[str, str | int]:

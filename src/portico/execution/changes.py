@@ -3,6 +3,9 @@
 A server that is only known from disk is listed when a call starts it, and the call waits for that a moment. A server
 whose refusal smells of another definition is listed again. A caller is told only of a tool that it was shown, or
 called, while it was defined otherwise: who never saw the old definition misses nothing.
+
+A call that nobody looks at, of a script or a workflow, is refused instead of being made by another definition than its
+caller saw or it was bound to; any other call is refused where the tool now claims to be less safe than it did.
 """
 
 import re
@@ -14,8 +17,9 @@ from typing import Any, TypeVar, cast
 from portico.access import Caller
 from portico.catalog.sync import Catalog, Sync
 from portico.catalog.tool import Tool
-from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteError
-from portico.events import Event, Searched, Shown
+from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, DefinitionChanged, RemoteError
+from portico.events import CatalogChanged, Event, Searched, Shown
+from portico.execution.definition_changes import MAX_COMPARED, Difference, compare
 from portico.execution.results import owner_of
 from portico.upstream.backend import Raw
 
@@ -27,8 +31,15 @@ SUSPECT_EVERY_S = 30.0
 MAX_CALLERS = 2_000
 MAX_SEEN = 500
 """Tools that are remembered for each caller, those it saw last."""
+MAX_EARLIER, MAX_EARLIER_BYTES = 1_000, 4 * 1024**2
+"""Definitions that are kept as they were, to say what changed: those that changed last."""
+SINCE = "changed since you saw it"
+UNATTENDED = frozenset({"script", "workflow"})
+"""Ways of calling on which nobody reads what is said of a call before the next is made."""
 Value = TypeVar("Value")
 _NAME = re.compile(r"[\w-]{1,80}\.[\w./-]{1,200}")
+_LINE_NAME = re.compile(f"^{_NAME.pattern}", re.MULTILINE)
+"""A tool is described on a line that begins with it. To name it in another tool's text describes nothing."""
 _READ_CHARS = 2_000
 _SMELLS = re.compile(
     r"(?:unknown|no such|undefined) (?:tool|method|function)"
@@ -52,10 +63,14 @@ class Changes:
         self._callers: OrderedDict[str, OrderedDict[str, str]] = OrderedDict()
         """What each saw: tools by address, with the hash of what they were then."""
         self._suspected: dict[str, float] = {}
+        self._earlier: OrderedDict[str, bytes] = OrderedDict()
+        self._earlier_bytes = 0
 
     def heard(self, event: Event) -> None:
-        """Subscribe it to `Searched` and `Shown`."""
-        if isinstance(event, Searched):
+        """Subscribe it to `Searched`, `Shown` and `CatalogChanged`."""
+        if isinstance(event, CatalogChanged):
+            self._keep_earlier(event.earlier)
+        elif isinstance(event, Searched):
             self._saw(event.caller, event.shown)
         elif isinstance(event, Shown):
             self._saw(event.caller, self._named(event.what))
@@ -77,6 +92,45 @@ class Changes:
         known = seen.get(tool.address)
         _keep(seen, tool.address, tool.hash, MAX_SEEN)
         return known if known != tool.hash else None
+
+    def check(self, began: str, tool: Tool, caller: Caller, way: str) -> None:
+        """Raise DefinitionChanged where a call must not be made as if nothing had changed; it then counts as told.
+
+        `began` is the hash of the definition that the call was made by, or its script was bound to.
+        """
+        known = self._seen(caller).get(tool.address)
+        was_shown = known is not None and known != tool.hash
+        if not was_shown and (began == tool.hash or way not in UNATTENDED):
+            return
+        found = self.difference(known if known is not None and was_shown else began, tool)
+        unattended = way in UNATTENDED and (was_shown or not found.text_only)
+        if unattended or found.riskier:
+            self.untold(caller, tool)
+            raise DefinitionChanged(
+                f"the definition of {tool.address} {SINCE}: {found}",
+                advice="Nothing was sent to its server. describe_tools shows what the server says of it now.",
+            )
+
+    def news(self, began: str, tool: Tool, caller: Caller) -> str:
+        """What a caller whose call was refused has to know beside why; nothing, mostly."""
+        if self.gone(tool):
+            return f"{tool.address} is no longer among the tools of its server: search for another."
+        # Asked first, since it counts as told then.
+        was = self.untold(caller, tool) or began
+        return f"The definition of {tool.address} {SINCE}: {self.difference(was, tool)}." if was != tool.hash else ""
+
+    def difference(self, was: str, tool: Tool) -> Difference:
+        """How a tool differs from the definition of that hash."""
+        return compare(self._earlier.get(was), tool.blob)
+
+    def _keep_earlier(self, definitions: Mapping[str, bytes]) -> None:
+        for key, blob in definitions.items():
+            if len(blob) > MAX_COMPARED or key in self._earlier:
+                continue
+            self._earlier[key] = blob
+            self._earlier_bytes += len(blob)
+            while len(self._earlier) > MAX_EARLIER or self._earlier_bytes > MAX_EARLIER_BYTES:
+                self._earlier_bytes -= len(self._earlier.popitem(last=False)[1])
 
     async def settled(self, server: str) -> None:
         """A server was started by a call: wait a moment for its listing."""
@@ -106,7 +160,8 @@ class Changes:
     def _named(self, what: object) -> list[str]:
         """The tools that are named in an answer, or in a list of tools."""
         if isinstance(what, str):
-            return [name.rstrip(".") for name in _NAME.findall(what)]
+            pattern = _NAME if what[:1] in ("{", "[") else _LINE_NAME
+            return [name.rstrip(".") for name in pattern.findall(what)]
         if not isinstance(what, list):
             return []
         known = self._catalog.snapshot.names

@@ -10,7 +10,7 @@ CACHED = "portico/cached"
 REPAIRED = "portico/repaired"
 """`["count: \\"5\\" read as 5"]`: what was done to the arguments so that they fit."""
 CHANGED = "portico/changed"
-"""`{"tool", "hash", "was"}`: the definition is another than the one the caller saw. Told once."""
+"""`{"tool", "hash", "was", "changes": [text]}`: the definition is another than the one the caller saw. Told once."""
 MISMATCH = "portico/output_mismatch"
 """`["n: \\"x\\" is not of type \\"integer\\""]`: how the structured content differs from the declared schema."""
 _OURS = frozenset({CACHED, REPAIRED, CHANGED, MISMATCH, "portico/error", "portico/session"})

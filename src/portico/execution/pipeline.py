@@ -45,7 +45,7 @@ class Pipeline:
         cache = Cache(_cache_rules(servers), _isolated(upstreams))
         changes, shapes = Changes(catalog, syncs), Shapes(record=record)
         bus.subscribe(cache.heard, CatalogChanged)
-        bus.subscribe(changes.heard, Searched, Shown)
+        bus.subscribe(changes.heard, Searched, Shown, CatalogChanged)
         calls = Calls(
             upstreams,
             _timeouts(servers, longest),

@@ -1,4 +1,5 @@
-"""The audit log: one line for every call, written before its answer leaves.
+"""The audit log: one line for every call, and for every other request of a client that reaches a server, written
+before its answer leaves.
 
 Who, by what way, which tool, with what, how it ended. Of arguments there is a keyed hash, or their values with
 everything secret masked, or nothing; of results there is nothing. A call is answered even if its line cannot be
@@ -21,7 +22,8 @@ import orjson
 from portico.access import NO_CALLER, Caller
 from portico.config import Audit as Settings
 from portico.events import TokensRefused
-from portico.storage.audit_file import AuditFile, kept_key
+from portico.observability.audit_chain import Chain
+from portico.storage.audit_file import AuditFile, Dropped, kept_key
 from portico.storage.habit_key import new_key
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,25 @@ class Called(NamedTuple):
     repaired: bool = False
     trace: str = ""
     """The trace that its spans belong to, if any."""
+    destructive: bool = False
+    """The tool says of itself that it destroys."""
+    method: str = ""
+    """What was asked where it is no call of a tool: `resources/read`, `prompts/get` …; `tool` is then what of."""
+    server: str = ""
+    """The server that was asked that."""
+
+
+def requested(
+    server: str, method: str, params: Mapping[str, Any], outcome: str, caller: Caller, way: str, seconds: float
+) -> Called:
+    """A request to one server that is no call of a tool in the catalog."""
+    if method == "tools/call":  # of a tool that its server does not list
+        return Called(f"{server}.{params.get('name')}", "", params.get("arguments"), outcome, caller, way, seconds)
+    about: Any = params.get("ref", params)
+    named: Any = (about.get("uri") or about.get("name")) if isinstance(about, Mapping) else ""
+    given = {key: value for key, value in params.items() if key != "_meta"}
+    target = named if isinstance(named, str) else ""
+    return Called(target, "", given, outcome, caller, "request", seconds, method=method, server=server)
 
 
 class Audit:
@@ -76,6 +97,7 @@ class Audit:
         self._file = file
         self._key_of = key
         self._key = b""
+        self._chain: Chain | None = None
         self._arguments = arguments
         self._secrets = tuple(sorted({one for one in secrets if len(one) >= SHORTEST_SECRET}, key=len, reverse=True))
         self._lost = 0
@@ -101,21 +123,28 @@ class Audit:
     def write_refused_tokens(self, refused: TokensRefused) -> None:
         """Write a line for wrong tokens that were refused. Never raises."""
         line = {"at": _now(), "refused_tokens": refused.count, "peers": dict(refused.peers)}
-        self._write(lambda: _rendered(line))
+        self._write(lambda: line)
 
-    def _write(self, render: Callable[[], bytes]) -> None:
+    def _write(self, make_line: Callable[[], Mapping[str, Any]]) -> None:
         try:
-            if not self._key:
-                self._key = self._read_key()
-            line = render()
+            if self._chain is None:
+                self._key = self._key or self._read_key()
+                self._chain = Chain(self._key, self._file.last_line())
             if self._lost:
-                self._file.append(_rendered({"at": _now(), "lost": self._lost}))
+                self._append({"at": _now(), "lost": self._lost}, self._chain)
                 self._recovered()
-            self._file.append(line)
+            self._append(make_line(), self._chain)
+            if (dropped := self._file.take_dropped()) is not None:
+                self._append({"at": _now(), "dropped": _summary(dropped)}, self._chain)
             self.trouble = ""
         except OSError as error:
             self._lost += 1
             self._failed(error)
+
+    def _append(self, line: Mapping[str, Any], chain: Chain) -> None:
+        sealed, mac = chain.seal(_rendered({**line, **chain.place}))
+        self._file.append(sealed)
+        chain.written(mac)
 
     async def settled(self) -> None:
         """Wait until what was written is on the disk, where that is wanted. Never raises."""
@@ -129,8 +158,13 @@ class Audit:
         """Let go of the file."""
         self._file.close()
 
-    def _line(self, called: Called) -> bytes:
+    def _line(self, called: Called) -> dict[str, Any]:
         caller = called.caller
+        if called.method:
+            target = redacted(called.tool)
+            what = {"method": called.method[:LONGEST_NAME], "server": called.server, "target": target}
+        else:
+            what = {"tool": called.tool[:LONGEST_NAME], "hash": called.tool_hash}
         line: dict[str, Any] = {
             "at": _now(),
             "id": os.urandom(8).hex(),
@@ -138,21 +172,21 @@ class Audit:
             "profile": caller.profile,
             "who": self._who(caller),
             "way": called.way,
-            "tool": called.tool[:LONGEST_NAME],
-            "hash": called.tool_hash,
+            **what,
             "outcome": called.outcome,
             "seconds": round(called.seconds, 6),
-            "attempts": called.attempts,
-            "cached": called.cached,
-            "repaired": called.repaired,
         }
+        if not called.method:
+            line |= {"attempts": called.attempts, "cached": called.cached, "repaired": called.repaired}
+        if called.destructive:
+            line["destructive"] = True
         if called.trace:
             line["trace"] = called.trace
         if self._arguments == "hash":
             line["arguments"] = hashed(called.arguments, self._key)
         elif self._arguments == "redacted":
             line["arguments"] = redacted(called.arguments, self._secrets)
-        return _rendered(line)
+        return line
 
     def _who(self, caller: Caller) -> str:
         """Tells one session, or one token's holder, from another; of neither is anything to be found in it."""
@@ -256,6 +290,21 @@ class _Redaction:
             window = window.replace(secret, MASK)
         shown = masked_text(window)
         return f"{shown[:LONGEST_TEXT]}…" if long else shown
+
+
+def _summary(dropped: Dropped) -> dict[str, Any]:
+    """What a file that was dropped held: from when to when, and where its last line stood in its chain."""
+    first, last = (_loaded(line) for line in (dropped.first, dropped.last))
+    found = {"from": first.get("at"), "to": last.get("at"), "chain": last.get("chain"), "n": last.get("n")}
+    return {**{key: value for key, value in found.items() if value is not None}, "bytes": dropped.size}
+
+
+def _loaded(line: bytes) -> dict[str, Any]:
+    try:
+        found: Any = orjson.loads(line)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _now() -> str:

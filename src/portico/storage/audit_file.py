@@ -12,12 +12,22 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from portico.storage.habit_key import new_key, read_key, renew_key
 
 _BLOCK = 64 * 1024
 _OPENED = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """Read as well, to see how the file ends; never waiting, should it be a pipe that nobody reads."""
+
+
+class Dropped(NamedTuple):
+    """The oldest file of a log, deleted because a new one was begun."""
+
+    first: bytes
+    last: bytes
+    """Its lines."""
+    size: int
 
 
 class AuditFile:
@@ -33,6 +43,19 @@ class AuditFile:
         """Which file is open: its device and number."""
         self._torn = False
         """The last line is not whole: a disk was full, or a process died."""
+        self._dropped: Dropped | None = None
+
+    def take_dropped(self) -> Dropped | None:
+        """What was deleted since this was last asked."""
+        dropped, self._dropped = self._dropped, None
+        return dropped
+
+    def last_line(self) -> bytes:
+        """The last whole line there is; empty where there is none, or no regular file."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(self._path).st_mode):
+                return b""
+        return next((line for line in latest(Path(self._path), self._files) if line.endswith(b'"}')), b"")
 
     def append(self, line: bytes) -> None:
         """Add a line, which ends in a line break; raises OSError."""
@@ -94,6 +117,9 @@ class AuditFile:
             found = os.stat(self._path)
             if (found.st_dev, found.st_ino) != self._known:
                 return True
+            oldest = earlier(self._path, self._files - 1)
+            with contextlib.suppress(FileNotFoundError):
+                self._dropped = _edges(oldest)
             # The file itself last: until then nobody can fill a new one, and begin the same.
             for number in range(self._files - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
@@ -118,6 +144,14 @@ def latest(path: Path, files: int) -> Iterator[bytes]:
     for number in range(files):
         with contextlib.suppress(FileNotFoundError), open(earlier(real, number), "rb") as file:
             yield from _backwards(file.fileno(), os.fstat(file.fileno()).st_size)
+
+
+def in_order(path: Path, files: int) -> Iterator[bytes]:
+    """Every line there is, the first one first."""
+    real = os.path.realpath(path)
+    for number in range(files - 1, -1, -1):
+        with contextlib.suppress(FileNotFoundError), open(earlier(real, number), "rb") as file:
+            yield from (line.rstrip(b"\n") for line in file if line != b"\n")
 
 
 def kept_key(path: Path) -> bytes:
@@ -151,6 +185,12 @@ def _backwards(handle: int, end: int) -> Iterator[bytes]:
         yield from (line for line in reversed(lines) if line)
     if rest:
         yield rest
+
+
+def _edges(path: str) -> Dropped:
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return Dropped(file.readline(_BLOCK), next(_backwards(file.fileno(), size), b""), size)
 
 
 def _last_byte(handle: int, size: int) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +17,10 @@ from portico.upstream.recorded import RecordedBackend
 from portico.upstream.stdio import StdioBackend
 
 
-def make_backend(name: str, config: BackendConfig, limits: Limits, guard: Guard) -> Backend:
-    """The backend of one configured server."""
+def make_backend(
+    name: str, config: BackendConfig, limits: Limits, guard: Guard, mask: Callable[[str], str] = str
+) -> Backend:
+    """The backend of one configured server; `mask` is applied to what it writes on stderr before that is cut."""
     if config.problem is not None:
         return UnusableBackend(config.kind, config.problem)
     match config.kind:
@@ -34,6 +36,7 @@ def make_backend(name: str, config: BackendConfig, limits: Limits, guard: Guard)
                 roots(config.roots),
                 int(limits.max_message_bytes),
                 guard,
+                mask=mask,
             )
         case "http" | "sse":
             # Imported here: the HTTP client costs start-up time and many installations have no HTTP server.

@@ -22,11 +22,12 @@ from portico.errors import BackendUnavailable
 from portico.events import Bus, UpstreamLost, UpstreamReady
 from portico.upstream.backend import Backend, Connection, Era, Hello, Raw
 from portico.upstream.breaker import Breaker
+from portico.upstream.error_mask import ErrorMask
 from portico.upstream.instances import SHARED, Instance, Instances
 from portico.upstream.leaving import Leaving
 from portico.upstream.opening import Ears, NotOpened, opened
 from portico.upstream.starts import Starts
-from portico.upstream.status import State, given_up, last_lines, refused, unavailable
+from portico.upstream.status import State, given_up, last_lines, refused, shortened, unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +53,11 @@ class Life:
         known: bool = False,
         rule: Restart,
         starts: Starts | None = None,
+        mask: ErrorMask | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
+        self._mask = mask or ErrorMask()
         self.backend = backend
         self.isolated = isolated
         self._max_instances = max_instances or MAX_INSTANCES
@@ -73,6 +76,8 @@ class Life:
         self._instances = Instances(clock)
         self._leaving = Leaving(name)
         self._starting: dict[str, asyncio.Task[Instance]] = {}
+        self._written: tuple[str, ...] = ()
+        self._shown_lines: tuple[str, ...] = ()
         self._broken = False
         self._restarts = 0
         self._known = known
@@ -100,7 +105,7 @@ class Life:
     def degrade(self, reason: str) -> None:
         """The server is up but something about it is wrong."""
         if self._state in ("ready", "degraded"):
-            self.mark("degraded", reason)
+            self.mark("degraded", self._mask.text(reason))
 
     def recall(self) -> None:
         """Its offer is known from elsewhere: it need not be started to be listed."""
@@ -155,7 +160,15 @@ class Life:
             raise self._gone()
         if (refusal := self._breaker.refusal()) is not None:
             reason = self._reason if self._state == "quarantined" else refusal.reason
-            raise refused(self.name, refusal, reason, last_lines(self.backend.diagnostics().get("stderr", ())))
+            raise refused(self.name, refusal, reason, shortened(self._last_lines()))
+
+    def _last_lines(self) -> tuple[str, ...]:
+        """The end of what it wrote on stderr, masked once for as long as it writes nothing more."""
+        said = last_lines(self.backend.diagnostics().get("stderr", ()))
+        if said != self._written:
+            self._written = said
+            self._shown_lines = tuple(map(self._mask.text, said))
+        return self._shown_lines
 
     def _gone(self) -> BackendUnavailable:
         again = "" if self._over == CLOSED else "Make the call again."
@@ -194,7 +207,7 @@ class Life:
         place = self._starts.place(self.name, self._start_timeout) if called and self._starts else nullcontext()
         try:
             async with place:
-                connection = await opened(self.name, self.backend, ears, self.era, self._start_timeout)
+                connection = await opened(self.name, self.backend, ears, self.era, self._start_timeout, self._mask.text)
         except NotOpened as error:
             raise self._failed(error) from error
         ears.instance = instance = self._instances.add(key, connection)
@@ -217,15 +230,17 @@ class Life:
 
     def _failed(self, error: NotOpened) -> BackendUnavailable:
         self.era = None  # what was remembered may be what is wrong
-        self._breaker.failed(error.reason)
-        logger.warning("%s is down: %s", self.name, error.reason)
-        self._fell(error.reason)
-        return unavailable(self.name, self._breaker.since, error.reason, error.advice)
+        reason = self._mask.text(error.reason)
+        self._breaker.failed(reason)
+        logger.warning("%s is down: %s", self.name, reason)
+        self._fell(reason)
+        return unavailable(self.name, self._breaker.since, reason, self._mask.text(error.advice))
 
     def _lost(self, key: str, instance: Instance, reason: str) -> None:
         """A conversation broke."""
         if self._instances.find(key) is not instance:
             return  # it was on its way out
+        reason = self._mask.text(reason)
         logger.warning("%s went away: %s", self.name, reason)
         self._instances.take(key)
         self._leaving.close(instance)

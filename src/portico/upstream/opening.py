@@ -41,13 +41,15 @@ class Ears:
             self._lost(self.instance, reason)
 
 
-async def opened(name: str, backend: Backend, ears: Ears, era: Era | None, patience: float) -> Connection:
-    """A conversation; raises NotOpened, whatever went wrong."""
+async def opened(
+    name: str, backend: Backend, ears: Ears, era: Era | None, patience: float, mask: Callable[[str], str] = str
+) -> Connection:
+    """A conversation; raises NotOpened, whatever went wrong. What is cut is masked before."""
     try:
         async with asyncio.timeout(patience):
             connection = await backend.connect(ears, era)
     except TimeoutError:
-        words = telling(backend.diagnostics().get("stderr", ()))
+        words = mask(telling(backend.diagnostics().get("stderr", ())))
         said = f" (stderr: {words[-400:]})" if words else ""
         raise NotOpened(f"no answer to the handshake within {patience:g} s{said}") from None
     except RemoteError as error:

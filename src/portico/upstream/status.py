@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -73,8 +73,13 @@ def given_up(failures: int, window: float, reason: str) -> str:
 
 
 def last_lines(said: Sequence[str]) -> tuple[str, ...]:
-    """The end of what a server wrote."""
-    return tuple(line.strip()[:_LONGEST_LINE] for line in said if line.strip())[-LAST_LINES:]
+    """The end of what a server wrote, as it wrote it."""
+    return tuple(line for line in said if line.strip())[-LAST_LINES:]
+
+
+def shortened(said: Iterable[str]) -> tuple[str, ...]:
+    """Lines cut to a length; masked before that, because half of a secret is not found."""
+    return tuple(line.strip()[:_LONGEST_LINE] for line in said)
 
 
 def clock(moment: float) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import codecs
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -45,6 +45,8 @@ class StdioBackend:
     roots: tuple[Raw, ...] = ()
     max_message_bytes: int = 64 * 2**20
     guard: process.Guard = field(default_factory=process.Guard)
+    mask: Callable[[str], str] = str
+    """Takes secrets out of what it writes on stderr, before a part of that is cut off."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     kind = "stdio"
@@ -246,7 +248,11 @@ class StdioConnection:
 
     def _last_words(self) -> str:
         words = [line for line in self._stderr if line.strip()]
-        return f" (stderr: {' | '.join(words[-3:])[-400:]})" if words else ""
+        return f" (stderr: {self._backend.mask(' | '.join(words[-3:]))[-400:]})" if words else ""
+
+    def _masked(self, line: str) -> str:
+        """A line that is to be cut, without secrets; one that stays whole is masked where it is shown."""
+        return line if len(line) <= STDERR_LINE_CHARS else self._backend.mask(line[: 4 * STDERR_LINE_CHARS])
 
     async def _read_stderr(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -256,7 +262,9 @@ class StdioConnection:
             if partial:
                 self._stderr.pop()
             *whole, partial = (partial + decoder.decode(chunk)).split("\n")
-            self._stderr.extend(lines.without_control(line[:STDERR_LINE_CHARS]) for line in whole[-STDERR_LINES:])
-            partial = partial[-STDERR_LINE_CHARS:]
+            self._stderr.extend(
+                lines.without_control(self._masked(line)[:STDERR_LINE_CHARS]) for line in whole[-STDERR_LINES:]
+            )
+            partial = self._masked(partial[-4 * STDERR_LINE_CHARS :])[-STDERR_LINE_CHARS:]
             if partial:  # a question waits on the same line for its answer
                 self._stderr.append(lines.without_control(partial))

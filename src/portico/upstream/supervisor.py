@@ -15,11 +15,12 @@ from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
 from portico.events import Bus
 from portico.upstream import memory
 from portico.upstream.backend import NO_OPTIONS, Ask, Backend, Connection, Era, Raw
+from portico.upstream.error_mask import ErrorMask
 from portico.upstream.health import UNCHECKED, Checks
 from portico.upstream.instances import SHARED, Instance
 from portico.upstream.life import CLOSED, MAX_INSTANCES, Life
 from portico.upstream.starts import Starts
-from portico.upstream.status import State, Status, last_lines
+from portico.upstream.status import State, Status, shortened
 
 __all__ = ["SHARED", "State", "Status", "Upstream"]
 
@@ -47,10 +48,14 @@ class Upstream(Life):
         restart: Restart | None = None,
         health: Health | None = None,
         starts: Starts | None = None,
+        mask: ErrorMask | None = None,
         longest_call: float = LONGEST_CALL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`starts` is shared by the servers of a gateway; a server may be busy with a call for `longest_call`."""
+        """`starts` and `mask` are shared by the servers of a gateway.
+
+        A server may be busy with a call for `longest_call`.
+        """
         super().__init__(
             name,
             backend,
@@ -62,6 +67,7 @@ class Upstream(Life):
             known=known,
             rule=restart or Restart(),
             starts=starts,
+            mask=mask,
             clock=clock,
         )
         self._health = self._checked(health or Health())
@@ -83,7 +89,9 @@ class Upstream(Life):
 
     def status(self) -> Status:
         """State, since when, and why."""
-        found = self.backend.diagnostics()
+        found, said = self.backend.diagnostics(), self._last_lines()
+        if "stderr" in found:
+            found = {**found, "stderr": list(said), "noise_samples": []}
         wait = self._breaker.wait if self._breaker.phase == "open" else None
         return Status(
             self.name,
@@ -99,7 +107,7 @@ class Upstream(Life):
             next_try=None if wait is None else time.time() + wait,
             restarts=self._restarts,
             restarted_for=self._restarted_for,
-            stderr=last_lines(found.get("stderr", ())),
+            stderr=shortened(said),
             memory=self._memory,
         )
 
@@ -125,10 +133,12 @@ class Upstream(Life):
             instance.calls += 1
             try:
                 result = await instance.connection.request(method, params, ask)
-            except RemoteError:
+            except RemoteError as error:
                 self._has_answered(instance)
+                await self._mask.error(error)
                 raise
             except BackendUnavailable as error:
+                await self._mask.error(error)
                 if instance.ended and not isinstance(error, BackendTimeout):
                     raise BackendUnavailable(f"{self.name}: {instance.ended}", advice=error.advice) from error
                 raise
@@ -137,7 +147,7 @@ class Upstream(Life):
                 if instance.idle is not None and not instance.calls:
                     instance.idle.set()
             self._has_answered(instance)
-            return result
+            return await self._mask.result(result) if result.get("isError") else result
 
     async def woken(self, session: str = SHARED) -> None:
         """Start it if it is not up, so that a request from here on takes no longer than its answer."""

@@ -12,6 +12,7 @@ from portico.catalog.listing import Listing, fetch
 from portico.config import BackendConfig, Config
 from portico.errors import BackendTimeout, PorticoError
 from portico.upstream.backend import Connection, Hello, Raw
+from portico.upstream.error_mask import ErrorMask
 from portico.upstream.factory import make_backend
 from portico.upstream.process import Guard
 
@@ -59,9 +60,10 @@ async def visit_all(
 ) -> dict[str, Visit]:
     """Meet these servers; no longer than the slowest of them is allowed to take."""
     guard, gate = Guard(), asyncio.Semaphore(config.limits.start_concurrency)
+    mask = ErrorMask(lambda: config)
 
     async def meet(name: str) -> Visit:
-        visit = await _visit(name, servers[name], config, guard, gate)
+        visit = await _visit(name, servers[name], config, guard, gate, mask)
         heard(name)
         return visit
 
@@ -72,8 +74,10 @@ async def visit_all(
     return dict(zip(servers, visits, strict=True))
 
 
-async def _visit(name: str, server: BackendConfig, config: Config, guard: Guard, gate: asyncio.Semaphore) -> Visit:
-    backend = make_backend(name, server, config.limits, guard)
+async def _visit(
+    name: str, server: BackendConfig, config: Config, guard: Guard, gate: asyncio.Semaphore, mask: ErrorMask
+) -> Visit:
+    backend = make_backend(name, server, config.limits, guard, mask.text)
     started, stage = 0.0, "start"
     facts: dict[str, Any] = {}
     connection: Connection | None = None
@@ -94,6 +98,8 @@ async def _visit(name: str, server: BackendConfig, config: Config, guard: Guard,
         facts["error"] = error
     except Exception as error:  # whatever one server does, the others are examined
         facts["error"] = PorticoError(f"{type(error).__name__}: {error}")
+    if "error" in facts:
+        await mask.error(facts["error"])
     facts.setdefault("seconds", time.monotonic() - started)
     if connection is not None:
         with contextlib.suppress(TimeoutError, PorticoError, OSError):
@@ -104,8 +110,8 @@ async def _visit(name: str, server: BackendConfig, config: Config, guard: Guard,
         backend.kind,
         stage,
         noise=int(said.get("noise", 0)),
-        noise_samples=tuple(said.get("noise_samples", ())),
-        stderr=tuple(line for line in said.get("stderr", ()) if line.strip()),
+        noise_samples=tuple(map(mask.text, said.get("noise_samples", ()))),
+        stderr=tuple(mask.text(line) for line in said.get("stderr", ()) if line.strip()),
         # One that failed was not given the time to end by itself.
         signalled=stage == "met" and said.get("exit_code") in (-signal.SIGTERM, _KILLED),
         **facts,

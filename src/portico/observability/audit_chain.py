@@ -1,0 +1,123 @@
+"""A chain of MACs through the audit log: it shows whether lines were changed, taken out or put in.
+
+A line ends in `chain` (the run of a gateway that wrote it), `n` (its number there) and `mac`: a keyed BLAKE2b of the
+MAC of the line before it in that chain, and of the line itself. Gateways that share a log each write a chain of their
+own. The first line of a chain has `after`: the MAC of the last line that there was. Pure.
+"""
+
+import json
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any, cast
+
+MAX_PROBLEMS = 20
+"""Problems that are named; the others are counted."""
+_RECENT = 1_000
+"""Lines that other gateways may write between the end of the log being read and a chain's first line."""
+_MAC = b',"mac":"'
+
+
+class Chain:
+    """Seals lines. `seal` does not move the chain on; `written` does, once a line is in the file."""
+
+    def __init__(self, key: bytes, last: bytes = b"") -> None:
+        """`last` is the last line of the log, sealed or not."""
+        self._key = key
+        self._id = os.urandom(4).hex()
+        self._n = 0
+        self._before = str(_parsed(last).get("mac", ""))
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields of the next line that say where in the chain it stands."""
+        first = {"after": self._before} if not self._n else {}
+        return {"chain": self._id, "n": self._n + 1, **first}
+
+    def seal(self, line: bytes) -> tuple[bytes, str]:
+        """Add the MAC to a line, an object of JSON that ends in a line break; return both."""
+        mac = _mac(self._key, self._before, line.removesuffix(b"\n"))
+        return line.removesuffix(b"}\n") + _MAC + mac.encode() + b'"}\n', mac
+
+    def written(self, mac: str) -> None:
+        """Go on from a line that is in the file."""
+        self._n += 1
+        self._before = mac
+
+
+@dataclass
+class Verdict:
+    """What `verify` found."""
+
+    sealed: int = 0
+    unsealed: int = 0
+    """Lines of a version that wrote no MACs; they prove nothing."""
+    torn: int = 0
+    """Lines cut short, as a crash or a full disk leaves them; no line counts on them."""
+    problems: list[str] = field(default_factory=list[str])
+    more: int = 0
+
+    def add(self, problem: str) -> None:
+        """Note a problem."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
+        else:
+            self.more += 1
+
+
+def verify(lines: Iterable[bytes], key: bytes) -> Verdict:
+    """Check every line, the oldest first; memory does not grow with the log."""
+    verdict = Verdict()
+    ends: dict[str, tuple[int, str]] = {}
+    headless: dict[str, int] = {}
+    recent: deque[str] = deque(maxlen=_RECENT)
+    dropped: Mapping[str, Any] | None = None
+    for raw in lines:
+        line = _parsed(raw)
+        mac, chain, n = line.get("mac"), line.get("chain"), line.get("n")
+        if not line:
+            verdict.torn += 1
+        elif not (isinstance(mac, str) and isinstance(chain, str) and isinstance(n, int)):
+            if verdict.sealed:
+                verdict.add(f"a line without a MAC stands after sealed ones: {line.get('at')}")
+            verdict.unsealed += 1
+        else:
+            verdict.sealed += 1
+            where = f"line {n} of chain {chain} ({line.get('at')})"
+            known, before = ends.get(chain, (0, str(line.get("after", ""))))
+            if n != known + 1:
+                if chain in ends:
+                    verdict.add(f"{where} follows line {known}: lines were taken out, or put in another order")
+                else:
+                    headless[chain] = n
+            elif not compare_digest(mac, _mac(key, before, _body(raw))):
+                verdict.add(f"{where} was changed")
+            elif n == 1 and recent and before not in recent:
+                verdict.add(f"{where} was written after a line that is missing")
+            ends[chain] = n, mac
+            recent.append(mac)
+            if isinstance(gone := line.get("dropped"), dict):
+                dropped = cast("dict[str, Any]", gone)
+    for chain, n in headless.items():
+        if dropped is None or (dropped.get("chain") == chain and dropped.get("n") != n - 1):
+            verdict.add(f"lines before line {n} of chain {chain} are missing, and no full log was dropped")
+    return verdict
+
+
+def _mac(key: bytes, before: str, line: bytes) -> str:
+    return blake2b(before.encode() + b"\n" + line, key=key, digest_size=16).hexdigest()
+
+
+def _body(raw: bytes) -> bytes:
+    return raw[: raw.rfind(_MAC)] + b"}"
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        line: Any = json.loads(raw)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", line) if isinstance(line, dict) else {}

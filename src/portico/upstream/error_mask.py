@@ -1,0 +1,98 @@
+"""Masks configured secrets, by value, in what servers say when they fail.
+
+It stands where a server's words enter the gateway, so clients, scripts, REST, `status` and the library get the same.
+A result that is no error passes untouched: whoever calls a tool must be able to trust what it returns.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from portico.config import Config
+from portico.errors import PorticoError, RemoteError
+from portico.upstream.backend import Raw
+
+if TYPE_CHECKING:
+    from portico.config_file.secret_values import Mask
+
+LONGEST_REASON = 16_384
+"""Characters of a reason why a server failed; what is beyond is left out."""
+SMALL = 16_384
+"""Characters and values that are masked at once; more of them are masked in a thread."""
+MAX_DEPTH = 100
+"""Levels of nesting that are looked at."""
+
+
+class ErrorMask:
+    """The secrets of the current configuration; they are read with the first failure."""
+
+    def __init__(self, config: Callable[[], Config] = Config) -> None:
+        self._config = config
+        self._mask: Mask | None = None
+
+    def reset(self) -> None:
+        """Read the secrets again: the configuration is another."""
+        self._mask = None
+
+    def text(self, text: str) -> str:
+        """Mask a reason, cut to `LONGEST_REASON`."""
+        if not text:
+            return text
+        mask = self._matcher()
+        masked = mask.over(text[: LONGEST_REASON + mask.longest])
+        return masked if len(text) <= LONGEST_REASON else f"{masked[:LONGEST_REASON]}…"
+
+    async def error(self, error: PorticoError) -> None:
+        """Mask what an error says, in place."""
+        said = [error.message, error.advice, error.data if isinstance(error, RemoteError) else None]
+        error.message, error.advice, data = await self._masked(said)
+        error.args = (error.message,)
+        if isinstance(error, RemoteError):
+            error.data = data
+
+    async def result(self, result: Raw) -> Raw:
+        """Mask a result that says it is an error; the very same where there is nothing to mask."""
+        masked = await self._masked(result)
+        return result if masked == result else masked
+
+    async def _masked(self, value: Any) -> Any:
+        mask = self._matcher()
+        if _is_small(value):
+            return _over(mask, value, MAX_DEPTH)
+        return await asyncio.to_thread(_over, mask, value, MAX_DEPTH)
+
+    def _matcher(self) -> "Mask":
+        if self._mask is None:
+            from portico.config_file.secret_values import Mask, secret_values  # their patterns cost start-up
+
+            self._mask = Mask(secret_values(self._config()))
+        return self._mask
+
+
+def _is_small(value: Any) -> bool:
+    """Whether a value has at most `SMALL` characters and values; stops counting beyond."""
+    left, waiting = SMALL, [value]
+    while waiting:
+        node = waiting.pop()
+        left -= 1
+        if isinstance(node, str | list | dict):
+            left -= len(cast("str | list[Any] | Raw", node))
+        if left < 0:
+            return False
+        if isinstance(node, dict):
+            waiting.extend(cast(Raw, node).values())
+        elif isinstance(node, list):
+            waiting.extend(cast("list[Any]", node))
+    return True
+
+
+def _over(mask: "Mask", value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return mask.over(value)
+    if depth <= 0:
+        return value
+    if isinstance(value, list):
+        return [_over(mask, item, depth - 1) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {mask.over(key): _over(mask, item, depth - 1) for key, item in cast(Raw, value).items()}
+    return value
