@@ -1,7 +1,7 @@
 """Ask the public databases of vulnerabilities about every locked dependency.
 
 `python -m tests.dependency_audit PIP_AUDIT`: exit status 1 where a locked version has a known vulnerability. Where no
-database answers within the time limit it says so and the status is 0: a build must not depend on somebody else's service.
+database answers within the time limit it says so, and the status is 0: a build does not depend on another's service.
 """
 
 import argparse
