@@ -215,7 +215,7 @@ async def test_credentials_do_not_follow_a_description_that_moves_to_another_hos
             await listed(connection)
             refused = await call(connection, "get_see_plain")
     assert refused["isError"] is True
-    assert "restart the gateway" in refused["content"][0]["text"]
+    assert "that `base_url` if the whole API has moved" in refused["content"][0]["text"]
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:

@@ -7,6 +7,7 @@ it any more, or when its time is up.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from portico.catalog.entries import Source
 from portico.catalog.sync import Catalog, Sync
@@ -33,7 +34,15 @@ def source(name: str, server: BackendConfig) -> Source:
 class Servers:
     """All of them, by name."""
 
-    def __init__(self, limits: Limits, given: Mapping[str, Backend], catalog: Catalog, bus: Bus, guard: Guard) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        given: Mapping[str, Backend],
+        catalog: Catalog,
+        bus: Bus,
+        guard: Guard,
+        data_dir: Path | None = None,
+    ) -> None:
         """`given` are servers that are objects rather than configuration: they stay whatever is configured."""
         self._given = given
         self.upstreams: dict[str, Upstream] = {}
@@ -42,6 +51,7 @@ class Servers:
         self._catalog = catalog
         self._bus = bus
         self._guard = guard
+        self._data_dir = data_dir
         self._starts = Starts(limits.call_starts)
         self._going: set[asyncio.Task[None]] = set()
         for name, backend in given.items():
@@ -51,7 +61,7 @@ class Servers:
         """One more, or another in its place; nothing is started."""
         if name in self._given:
             return
-        self._put(name, make_backend(name, server, self._limits, self._guard), server)
+        self._put(name, make_backend(name, server, self._limits, self._guard, self._data_dir), server)
 
     def adjust(self, name: str, server: BackendConfig) -> None:
         """It stays; how long it is waited for and how it is looked after is another matter."""

@@ -73,7 +73,7 @@ async def visit_all(
 
 
 async def _visit(name: str, server: BackendConfig, config: Config, guard: Guard, gate: asyncio.Semaphore) -> Visit:
-    backend = make_backend(name, server, config.limits, guard)
+    backend = make_backend(name, server, config.limits, guard, config.data_dir, remembering=False)
     started, stage = 0.0, "start"
     facts: dict[str, Any] = {}
     connection: Connection | None = None
