@@ -192,6 +192,7 @@ async def test_a_running_gateway_keeps_its_configuration_until_nobody_else_can_w
         line = await asyncio.wait_for(asyncio.to_thread(process.stderr.readline), PATIENCE_S)
         assert line, heard
         heard += line.decode()
+        assert "took over the changed configuration" not in heard
     assert "the running one stays" in heard
     async with Client(url) as client:
         assert "colors" not in await browsed(client)
