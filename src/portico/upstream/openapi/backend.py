@@ -117,7 +117,8 @@ class OpenApiBackend:
 
     def _read(self) -> Any:
         from portico.upstream.openapi.loading import load
-        from portico.upstream.openapi.reading import Source, unchanged
+        from portico.upstream.openapi.own_process import SMALL_BYTES, load_apart
+        from portico.upstream.openapi.reading import Source, TooLarge, unchanged
         from portico.upstream.openapi.tools import Given
 
         known = self._api
@@ -126,7 +127,10 @@ class OpenApiBackend:
         source = Source(self.name, self.place, self.headers, self.base_url)
         given = Given(frozenset(name.lower() for name in self.headers), frozenset(self.query))
         try:
-            return load(source, given, known)
+            try:
+                return load(source, given, known, SMALL_BYTES)
+            except TooLarge:
+                return load_apart(source, given)
         except BackendUnavailable as error:
             if known is None:
                 raise
