@@ -10,7 +10,7 @@ import os
 import pickle  # both ends are this module, of this version, of this user
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -77,8 +77,7 @@ def main() -> None:
 
 
 def _write(api: Api, sink: BinaryIO) -> None:
-    head = {field.name: getattr(api, field.name) for field in fields(api)}
-    pickle.dump(Api(**{**head, "plans": {}}), sink)
+    pickle.dump(replace(api, plans={}), sink)
     plans = iter(api.plans.items())
     while piece := dict(islice(plans, _PLANS)):
         pickle.dump(piece, sink)

@@ -27,12 +27,12 @@ DEEPEST = 40
 MOST_NODES = 5_000
 """In one definition. Aliases of aliases can make a large schema of ten lines."""
 _LOOK = 50
-"""Schemas after which the clock is looked at: a pattern that is hard to understand takes a tenth of a second."""
+"""Schemas after which the clock is looked at: a pattern that is hard to understand takes some 20 ms."""
 DESCRIPTION_CHARS = 300
 EXAMPLE_BYTES = 200
 _LONGEST_STEM, _LONGEST_NAME = 80, 90
 _LONGEST_PATTERN = 2_000
-_MOST_STATES = 1_000
+_MOST_STATES = 500
 """Of a pattern, roughly: characters within repetitions within repetitions."""
 _CLASS_STATES = 20
 _UNICODE_CLASS = re.compile(r"\\[pP]")
