@@ -118,8 +118,8 @@ def test_texts_have_a_length_and_tools_together_a_size(tmp_path: Path, monkeypat
 def test_a_description_that_takes_too_long_is_given_up_in_the_middle_of_an_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    # Each pattern takes a tenth of a second to be refused, and all of them stand in one operation.
-    schemas = [{"pattern": rf"(\pL{{50}}){{20}}{number}"} for number in range(2_000)]
+    # Each pattern takes a hundredth of a second to be understood, and all of them stand in one operation.
+    schemas = [{"pattern": rf"[^a]{{300}}{number}"} for number in range(2_000)]
     parameter = {"in": "query", "name": "q", "schema": {"anyOf": schemas}}
     monkeypatch.setattr(loading, "MAX_CPU_S", 0.1)
     monkeypatch.setattr(schemas_module, "_LOOK", 3)
@@ -215,7 +215,7 @@ async def test_credentials_do_not_follow_a_description_that_moves_to_another_hos
             await listed(connection)
             refused = await call(connection, "get_see_plain")
     assert refused["isError"] is True
-    assert "restart the gateway" in refused["content"][0]["text"]
+    assert "that `base_url` if the whole API has moved" in refused["content"][0]["text"]
 
 
 async def _app(scope: Any, receive: Any, send: Any) -> None:

@@ -105,7 +105,7 @@ class Backups:
                 advice="PORTICO_DATA_DIR names another folder.",
                 file=str(path.parent),
             ) from None
-        write_file(path, data, read_file(path), mode=0o600)
+        write_file(path, data, read_file(path), mode=0o600, links=False)
 
 
 def _read(home: Path) -> Record | None:

@@ -2,16 +2,17 @@
 
 import os
 import re
-import shutil
+import stat
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from portico.adoption.file_writing import write_file
+from portico.adoption.file_writing import check_place, make_file, write_file
 from portico.errors import ConfigError, PorticoError
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
+_ESCAPED = str.maketrans({char: f"\\{char}" for char in '\\"$`'})
+"""What a shell gives a meaning to between double quotes."""
 _HEADER = """\
 # Secrets of the configuration beside it, for ${VAR} there. The environment wins over them.
 # Keep this file to yourself.
@@ -20,10 +21,10 @@ OWNER_ONLY = 0o600
 
 
 def env_line(name: str, value: str) -> str:
-    """A line that reads back as it was, here and in a shell."""
+    """A line, or several, that read back as the value does, here and in a shell, which finds nothing to expand."""
     if _BARE.fullmatch(value):
         return f"{name}={value}\n"
-    if not any(char in value for char in "'\n\r"):
+    if "'" not in value:
         return f"{name}='{value}'\n"
     return f'{name}="{value.translate(_ESCAPED)}"\n'
 
@@ -39,35 +40,29 @@ def with_values(text: str | None, values: Mapping[str, str], wanted: Mapping[str
     return text + "".join(env_line(name, value) for name, value in values.items())
 
 
-def backed_up(path: Path, now: datetime) -> Path | None:
-    """A copy beside a file, of the same mode; None where there is no file."""
-    if not path.exists():
-        return None
+def backed_up(path: Path, data: bytes, now: datetime) -> Path:
+    """A copy beside a file of what is in it, of the same mode."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
     stem = f"{path.name}.backup-{now:%Y%m%d-%H%M%S}"
     for number in range(1, 1_000):
         copy = path.with_name(stem if number == 1 else f"{stem}-{number}")
         try:
-            # Nobody else may read it, not even for the moment until it has the mode of the file.
-            handle = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), OWNER_ONLY)
+            make_file(copy, data, mode)
         except FileExistsError:
             continue
-        with os.fdopen(handle, "wb") as file:
-            file.write(path.read_bytes())
-        shutil.copystat(path, copy)
         return copy
     raise PorticoError(f"{path.parent} is full of backups", advice=f"Remove some {path.name}.backup-* files.")
 
 
 def write_secrets(path: Path, data: bytes, before: bytes | None) -> None:
-    """Write an env file that its owner alone can read, also where others could before."""
-    if before is not None:
-        os.chmod(path, OWNER_ONLY)
-    _written(path, data, before)
+    """Write an env file that its owner alone can read, also where others could before; never through a link."""
+    _written(path, data, before, keep_mode=False, links=False)
 
 
 def write_config(path: Path, data: bytes, before: bytes | None, now: datetime) -> Path | None:
     """Write a configuration; the backup of what was there."""
-    backup = backed_up(path, now) if before is not None else None
+    check_place(path)
+    backup = backed_up(path, before, now) if before is not None and path.exists() else None
     try:
         _written(path, data, before)
     except PorticoError:
@@ -77,9 +72,10 @@ def write_config(path: Path, data: bytes, before: bytes | None, now: datetime) -
     return backup
 
 
-def _written(path: Path, data: bytes, before: bytes | None) -> None:
+def _written(path: Path, data: bytes, before: bytes | None, *, keep_mode: bool = True, links: bool = True) -> None:
     try:
-        write_file(path, data, before, mode=OWNER_ONLY)
+        check_place(path)
+        write_file(path, data, before, mode=OWNER_ONLY, keep_mode=keep_mode, links=links)
     except ConfigError as error:
         advice = error.advice.replace("--file", "--output")
         raise ConfigError(error.message, advice=advice, file=error.file, line=error.line) from None

@@ -104,7 +104,8 @@ class Gateway:
         )
         self.catalog.load()
         self._mask = ErrorMask(lambda: self.config)
-        self._servers = Servers(config.limits, self._given, self.catalog, self.bus, self._guard, self._mask)
+        remembered = config.data_dir if manifests is None else None
+        self._servers = Servers(config.limits, self._given, self.catalog, self.bus, self._guard, self._mask, remembered)
         for name, server in in_use(config).items():
             self._servers.add(name, server)
         self.upstreams, self._syncs = self._servers.upstreams, self._servers.syncs

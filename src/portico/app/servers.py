@@ -7,6 +7,7 @@ it any more, or when its time is up.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from portico.catalog.entries import Source
 from portico.catalog.sync import Catalog, Sync
@@ -35,7 +36,14 @@ class Servers:
     """All of them, by name."""
 
     def __init__(
-        self, limits: Limits, given: Mapping[str, Backend], catalog: Catalog, bus: Bus, guard: Guard, mask: ErrorMask
+        self,
+        limits: Limits,
+        given: Mapping[str, Backend],
+        catalog: Catalog,
+        bus: Bus,
+        guard: Guard,
+        mask: ErrorMask,
+        data_dir: Path | None = None,
     ) -> None:
         """`given` are servers that are objects rather than configuration: they stay whatever is configured."""
         self._given = given
@@ -46,6 +54,7 @@ class Servers:
         self._bus = bus
         self._guard = guard
         self._mask = mask
+        self._data_dir = data_dir
         self._starts = Starts(limits.call_starts)
         self._going: set[asyncio.Task[None]] = set()
         for name, backend in given.items():
@@ -55,7 +64,8 @@ class Servers:
         """One more, or another in its place; nothing is started."""
         if name in self._given:
             return
-        self._put(name, make_backend(name, server, self._limits, self._guard, self._mask.text), server)
+        backend = make_backend(name, server, self._limits, self._guard, self._mask.text, self._data_dir)
+        self._put(name, backend, server)
 
     def adjust(self, name: str, server: BackendConfig) -> None:
         """It stays; how long it is waited for and how it is looked after is another matter."""

@@ -76,7 +76,7 @@ def read(files: Sequence[str] = (), profile: str | None = None, flags: Mapping[s
     return Setup(config, loaded, profile, demo, signature(loaded.files), lambda: read(files, profile, flags))
 
 
-Signature = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[tuple[int, ...] | None, ...]
 
 
 def signature(files: Iterable[Path]) -> Signature:
@@ -84,12 +84,13 @@ def signature(files: Iterable[Path]) -> Signature:
     return tuple(map(_stamp, files))
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: Path) -> tuple[int, ...] | None:
     try:
         found = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # Mode and owner too: a file that others can write is refused, and taken once that is corrected.
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid
 
 
 def log_as(config: Config, before: Config) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from portico.config_file.draft import Draft
+from portico.config_file.file_permissions import WritableByOthers, check_file
 from portico.config_file.finding import Finding
 from portico.config_file.placeholders import Places, expand, read_env_file
 from portico.config_file.reading import Node, Unreadable, decode
@@ -20,10 +21,11 @@ Contents = Mapping[Path, bytes]
 
 
 def content(path: Path, unwritten: Contents) -> bytes:
-    """The bytes of a file, as it is or will be."""
+    """The bytes of a file, as it is or will be; WritableByOthers where somebody else could have written it."""
     if path in unwritten:
         return unwritten[path]
     with path.open("rb") as file:
+        check_file(path, file.fileno())
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 20} MiB")
@@ -62,6 +64,10 @@ def _with_file(
 ) -> Mapping[str, str]:
     try:
         values, odd = read_env_file(decode(content(path, unwritten)))
+    except WritableByOthers as error:
+        draft.files.append(path)
+        draft.errors.append(Finding(at.file, at.line, at.key, error.message, error.advice))
+        return environ
     except (OSError, Unreadable) as error:
         reason = (error.strerror or type(error).__name__) if isinstance(error, OSError) else error.message
         message = f"{path} cannot be read ({reason}): its variables are missing"

@@ -10,6 +10,7 @@ from portico.config import RESERVED_NAMES
 from portico.config_file.clients import translate
 from portico.config_file.draft import Draft, Source, Where, dotted, source_of
 from portico.config_file.env_file import Contents, content, with_env_file
+from portico.config_file.file_permissions import WritableByOthers
 from portico.config_file.finding import Finding
 from portico.config_file.names import misspelled, server_key
 from portico.config_file.placeholders import Places, expand, read_env_file
@@ -34,6 +35,8 @@ def add_file(
         data = content(path, unwritten)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", advice=unreadable_advice(path), file=shown) from None
+    except WritableByOthers as error:
+        raise ConfigError(error.message, advice=error.advice, file=shown) from None
     draft.files.append(path)
     root, findings = read_tree(data, shown)
     draft.errors += findings
@@ -192,6 +195,10 @@ class Values:
         shown = self.written.get("env_file", path)
         try:
             found, odd = read_env_file(decode(content(Path(path), {})))
+        except WritableByOthers as error:
+            source = source_of(self.draft.origins, where)
+            self.draft.errors.append(Finding(self.shown, source.line, dotted(where), error.message, error.advice))
+            return
         except (OSError, Unreadable) as error:
             reason = error.strerror if isinstance(error, OSError) else error.message
             self.problems.append((where, f"{shown} cannot be read ({reason})"))

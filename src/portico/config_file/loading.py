@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from portico.config import Config
 from portico.config_file.draft import Draft, Source, dotted, source_of
 from portico.config_file.env_file import Contents, with_named_file
+from portico.config_file.file_permissions import ALLOWED
 from portico.config_file.finding import Finding, as_one_error
 from portico.config_file.gathering import add_file
 from portico.config_file.keys import Key, keys, meant
@@ -22,7 +23,7 @@ from portico.config_file.names import misspelled
 from portico.config_file.reach import leading_nowhere
 from portico.config_file.wording import worded
 
-OTHER_VARIABLES = frozenset({"PORTICO_CONFIG"})
+OTHER_VARIABLES = frozenset({"PORTICO_CONFIG", ALLOWED})
 """Variables of ours that are no settings."""
 
 

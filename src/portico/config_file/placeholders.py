@@ -100,29 +100,49 @@ def variable_for(input_id: str) -> str:
     return re.sub(r"\W+", "_", input_id).strip("_").upper() or "VAR"
 
 
-ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*?)\s*", re.DOTALL)
-QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?""")
-ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)", re.DOTALL)
+QUOTED = re.compile(
+    r"""[^\S\r\n]*(?:export[^\S\r\n]+)?([A-Za-z_][A-Za-z0-9_.-]*)[^\S\r\n]*=[^\S\r\n]*"""
+    r"""("(?:[^"\\]++|\\.)*+"|'[^']*')[^\S\r\n]*(?:\#[^\r\n]*)?(?=[\r\n]|\Z)""",
+    re.DOTALL,
+)
+"""A value between quotes, which may have several lines, as in a shell."""
+LINE_END = re.compile("\r\n|\n|\r")
+"""Only these end a line: splitlines would also cut a value at U+2028 and its like."""
+REMARK = re.compile(r"(?<=\s)#")
+ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
 
 
 def read_env_file(text: str) -> tuple[dict[str, str], list[int]]:
     """KEY=VALUE lines (comments, quotes, `export`), and the numbers of the lines that are none."""
     values: dict[str, str] = {}
     odd: list[int] = []
-    # Only these end a line: splitlines would also cut a value at U+2028 and its like.
-    for number, line in enumerate(re.split("\r\n|\n|\r", text), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        match = ENV_LINE.fullmatch(line)
-        if match is None:
-            odd.append(number)
-            continue
-        name, raw = match.groups()
-        quoted = QUOTED.fullmatch(raw)
-        if quoted is None:
-            values[name] = re.split(r"\s+#", raw, maxsplit=1)[0]
-        elif raw[0] == "'":
-            values[name] = quoted.group(1)[1:-1]
-        else:
-            values[name] = re.sub(r"\\(.)", lambda m: ESCAPES.get(m.group(1), m.group(1)), quoted.group(1)[1:-1])
+    start, number = 0, 1
+    while start < len(text):
+        quoted = QUOTED.match(text, start)
+        end = LINE_END.search(text, start if quoted is None else quoted.end())
+        stop, after = end.span() if end is not None else (len(text), len(text))
+        line = text[start:stop]
+        if quoted is not None:
+            name, raw = quoted.groups()
+            values[name] = raw[1:-1] if raw[0] == "'" else ESCAPED.sub(_meaning, raw[1:-1])
+            number += len(LINE_END.findall(raw))
+        elif line.strip() and not line.lstrip().startswith("#"):
+            match = ENV_LINE.fullmatch(line)
+            if match is None:
+                odd.append(number)
+            else:
+                values[match[1]] = _without_remark(match[2])
+        start = after
+        number += 1
     return values, odd
+
+
+def _meaning(escaped: re.Match[str]) -> str:
+    return ESCAPES.get(escaped[1], escaped[1])
+
+
+def _without_remark(raw: str) -> str:
+    remark = REMARK.search(raw)
+    return (raw if remark is None else raw[: remark.start()]).rstrip()

@@ -64,6 +64,8 @@ def _lines(text: str) -> dict[Path, int]:
         if match["table"]:
             table = path
         where = table if match["table"] else (*table, *path)
+        if len(where) > DEEPEST:
+            continue  # refused with its values; each beginning of it kept here would be their square
         for length in range(1, len(where) + 1):
             found.setdefault(where[:length], number)
     return found

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from portico.config import BackendConfig, Limits
 from portico.errors import BackendUnavailable
+from portico.storage import origin_pins
 from portico.upstream.backend import Backend, Connection, Era, Listener, Raw
 from portico.upstream.functions import FunctionsBackend, FunctionTool, function_tool
 from portico.upstream.process import Guard
@@ -18,9 +19,20 @@ from portico.upstream.stdio import StdioBackend
 
 
 def make_backend(
-    name: str, config: BackendConfig, limits: Limits, guard: Guard, mask: Callable[[str], str] = str
+    name: str,
+    config: BackendConfig,
+    limits: Limits,
+    guard: Guard,
+    mask: Callable[[str], str] = str,
+    data_dir: Path | None = None,
+    *,
+    remembering: bool = True,
 ) -> Backend:
-    """The backend of one configured server; `mask` is applied to what it writes on stderr before that is cut."""
+    """The backend of one configured server.
+
+    `mask` is applied to what it writes on stderr before that is cut. What it has to remember goes to `data_dir`, if it
+    may write there.
+    """
     if config.problem is not None:
         return UnusableBackend(config.kind, config.problem)
     match config.kind:
@@ -52,7 +64,9 @@ def make_backend(
             from portico.upstream.openapi.backend import OpenApiBackend
 
             place, size = cast(str, config.openapi), int(limits.max_message_bytes)
-            return OpenApiBackend(name, place, config.base_url, config.headers, config.query, size)
+            pins = data_dir / origin_pins.FOLDER if data_dir is not None else None
+            headers, query = config.headers, config.query
+            return OpenApiBackend(name, place, config.base_url, headers, query, size, pins, remembering)
         case "commands":
             # Imported here: many installations have none.
             from portico.upstream.commands.backend import CommandsBackend

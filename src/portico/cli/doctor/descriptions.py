@@ -35,9 +35,9 @@ def check(name: str, server: BackendConfig, places: Places) -> Iterator[Finding]
     if credentials and base is None and is_url(place):
         yield Finding(
             "openapi.credentials_follow",
-            "warning",
-            "the description, which is fetched anew, decides where its credentials are sent",
-            "Write the address of the API as `base_url`: then they go there and nowhere else.",
+            "note",
+            "its credentials go to the origin of its description, because nothing here says where the API is",
+            "Write the address of the API as `base_url`: then they go there, whatever the description says.",
             **places.server(name, "openapi"),
         )
     if credentials and base is not None and origin(base)[0] == "http" and origin(base)[1] not in _HERE:

@@ -35,6 +35,7 @@ _IDS: Sequence[tuple[str, str]] = (
     (r"is no variable and stays", "variable.unset"),
     (r"matches no server", "config.names_no_server"),
     (r"left out, not KEY=VALUE", "env_file.odd_line"),
+    (r"could change what is run|so change what is run", "config.writable"),
     (r"the file is empty", "config.empty"),
     (r"replaces the .* of an earlier file", "config.replaced"),
     (r"would both be named|this name is Portico's own", "config.server_name"),
@@ -62,9 +63,8 @@ def read(files: Sequence[str], environ: Mapping[str, str], cwd: Path) -> Read:
         try:
             add_file(draft, cwd / Path(path).expanduser(), environ, cwd)
         except ConfigError as error:
-            findings.append(
-                Finding("config.unreadable", "broken", error.message, error.advice, file=error.file, line=error.line)
-            )
+            name = "config.writable" if _id(error.message) == "config.writable" else "config.unreadable"
+            findings.append(Finding(name, "broken", error.message, error.advice, file=error.file, line=error.line))
     add_environment(draft, environ)
     config = _understood(draft)
     places = Places(draft.origins)

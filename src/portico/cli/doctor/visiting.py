@@ -77,7 +77,7 @@ async def visit_all(
 async def _visit(
     name: str, server: BackendConfig, config: Config, guard: Guard, gate: asyncio.Semaphore, mask: ErrorMask
 ) -> Visit:
-    backend = make_backend(name, server, config.limits, guard, mask.text)
+    backend = make_backend(name, server, config.limits, guard, mask.text, config.data_dir, remembering=False)
     started, stage = 0.0, "start"
     facts: dict[str, Any] = {}
     connection: Connection | None = None

@@ -13,6 +13,7 @@ from portico.errors import BackendTimeout, PorticoError
 from portico.upstream.backend import Hello
 from portico.upstream.envelope import LEGACY_VERSIONS
 from portico.upstream.http_refusal import HttpRefusal
+from portico.upstream.openapi.backend import OriginRefused
 
 SLOW_S = 10.0
 CUT_AT = 2_048
@@ -129,6 +130,9 @@ def _failure(visit: Visit, error: PorticoError, server: BackendConfig, places: P
         remedy = (
             (remedy if visit.stderr and kind else "") or error.advice or "Raise timeouts.list_s if it is only slow."
         )
+    elif isinstance(error, OriginRefused):
+        at = places.server(visit.server, "openapi")
+        return Finding("openapi.origin_refused", "broken", message, error.advice, **at)
     elif visit.stage == "list":
         name = "server.list_failed"
     elif server.url and kind in _UNREACHED:

@@ -8,6 +8,7 @@ schemas, numbers       OpenAPI's schemas → JSON Schema 2020-12 with `$defs`
 names, tools           an operation → a tool's definition, and the plan of its call
 plans       what a call needs to know, and nothing else: the description is dropped once the plans are made
 loading     all of that → an `Api`
+own_process a large description, read where it holds nobody else up
 addresses   origins, servers, redirects: where a request may go
 styles, bodies         arguments → path, query, headers, body
 answers, advice        a reply → a result; what to configure when access is refused

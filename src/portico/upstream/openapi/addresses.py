@@ -11,6 +11,8 @@ MAX_REDIRECTS = 5
 _PORTS = {"http": 80, "https": 443}
 _SAME_METHOD = (307, 308)
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
+_AUTHORITY = re.compile(r"[^\s\\@%\x00-\x20]+")
+"""Host and port and nothing else: what stands before an @ looks like a host and is none, and programs differ on \\."""
 
 
 def origin(url: str) -> tuple[str, str, int | None]:
@@ -20,6 +22,19 @@ def origin(url: str) -> tuple[str, str, int | None]:
         return parts.scheme.lower(), (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme.lower())
     except ValueError:
         return "", "", None
+
+
+def show_origin(url: str) -> str:
+    """An origin as text, its port always written out."""
+    scheme, host, port = origin(url)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def is_own_origin(description: str, server: str) -> bool:
+    """Whether a server is on the origin that its description comes from, or on the same host by https."""
+    own, other = origin(description), origin(server)
+    upgraded = ("https", own[1], _PORTS["https"])
+    return other == own or (own[0] == "http" and own[2] == _PORTS["http"] and other == upgraded)
 
 
 def is_url(text: str) -> bool:
@@ -52,7 +67,7 @@ def server_url(servers: Any, document: str) -> str:
             continue
         variables = entry.get("variables")
         whole = urljoin(document, _filled(url.strip(), cast(Raw, variables) if isinstance(variables, dict) else {}))
-        if is_url(whole) and origin(whole)[1]:
+        if is_url(whole) and origin(whole)[1] and _AUTHORITY.fullmatch(urlsplit(whole).netloc):
             return whole.rstrip("/")
     return ""
 

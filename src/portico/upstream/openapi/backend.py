@@ -1,14 +1,26 @@
 """An HTTP API as a server: how its description is read, and read again when it has changed."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from portico.errors import BackendUnavailable
+from portico.storage.origin_pins import find_origin, pin_origin
 from portico.upstream.backend import Connection, Era, Listener
 from portico.upstream.http_headers import address_of, header_lines, safe_url
+from portico.upstream.openapi.addresses import is_own_origin, is_url, show_origin
 from portico.upstream.own_thread import in_own_thread
+
+logger = logging.getLogger(__name__)
+
+
+class OriginRefused(BackendUnavailable):
+    """A description sends credentials where nobody but the description says that they may go."""
+
+    retryable = False
 
 
 @dataclass
@@ -22,8 +34,14 @@ class OpenApiBackend:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_message_bytes: int = 64 * 2**20
+    pins: Path | None = field(default=None, repr=False)
+    """Folder that remembers the origin of credentials; None: this process alone does."""
+    pinning: bool = True
+    """Whether an origin that is seen first is remembered there; else it is only compared."""
     notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     _api: Any = field(default=None, init=False, repr=False)
+    _origin: str | None = field(default=None, init=False, repr=False)
+    """Where credentials went first."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     kind = "openapi"
@@ -34,6 +52,7 @@ class OpenApiBackend:
         try:
             api = await self.current()
             address_of(api.server)
+            await asyncio.to_thread(self._check_origin, api.server)
         except BackendUnavailable as error:
             self.notes["last_error"] = error.message
             raise
@@ -62,9 +81,44 @@ class OpenApiBackend:
             found["requests"] = exchange.sent
         return found
 
+    def _check_origin(self, server: str) -> None:
+        """Refuse an origin for credentials that only the description vouches for, unless it is the one seen first."""
+        if self.base_url is not None or not (self.headers or self.query):
+            return
+        now, shown = show_origin(server), safe_url(server)
+        advice = f"If the API is there, write `base_url: {shown}` for {self.name} in the configuration."
+        if is_url(self.place) and not is_own_origin(self.place, server):
+            raise OriginRefused(
+                f"its description names {now}, another origin than its own: no credentials go there without "
+                f"`base_url: {shown}`",
+                advice=advice,
+            )
+        if self._origin is None:
+            self._origin = self._remember(now)
+        if self._origin != now:
+            raise OriginRefused(
+                f"its description names {now} now, and before it was {self._origin}: no credentials go there without "
+                f"`base_url: {shown}`",
+                advice=advice,
+            )
+
+    def _remember(self, now: str) -> str:
+        if self.pins is None:
+            return now
+        try:
+            if self.pinning:
+                return pin_origin(self.pins, self.name, self.place, now)
+            return find_origin(self.pins, self.name, self.place) or now
+        except OSError as error:
+            logger.warning(
+                "%s: where its credentials go is remembered by this process alone: %s", self.name, error.strerror
+            )
+            return now
+
     def _read(self) -> Any:
         from portico.upstream.openapi.loading import load
-        from portico.upstream.openapi.reading import Source, unchanged
+        from portico.upstream.openapi.own_process import SMALL_BYTES, load_apart
+        from portico.upstream.openapi.reading import Source, TooLarge, unchanged
         from portico.upstream.openapi.tools import Given
 
         known = self._api
@@ -73,7 +127,10 @@ class OpenApiBackend:
         source = Source(self.name, self.place, self.headers, self.base_url)
         given = Given(frozenset(name.lower() for name in self.headers), frozenset(self.query))
         try:
-            return load(source, given, known)
+            try:
+                return load(source, given, known, SMALL_BYTES)
+            except TooLarge:
+                return load_apart(source, given)
         except BackendUnavailable as error:
             if known is None:
                 raise

@@ -94,8 +94,8 @@ class OpenApiConnection:
             return failure(
                 f"{plan.method} {plan.path} is on {safe_url(plan.server)}, not on {scheme}://{host}:{port}: the "
                 "gateway does not let a description send requests to other hosts.\nAdd a second server to the "
-                f"configuration, with the same `openapi` and `base_url: {safe_url(plan.server)}`; or restart the "
-                "gateway if the whole API has moved there."
+                f"configuration, with the same `openapi` and `base_url: {safe_url(plan.server)}`; or give this one "
+                "that `base_url` if the whole API has moved there."
             )
         unknown = arguments.keys() - _arguments(plan)
         if unknown:

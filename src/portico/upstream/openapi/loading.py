@@ -9,6 +9,7 @@ from typing import Any
 from portico.errors import BackendUnavailable
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
+from portico.upstream.garbage import age, no_collection
 from portico.upstream.http_headers import safe_url
 from portico.upstream.openapi import swagger
 from portico.upstream.openapi.addresses import origin, server_url
@@ -17,7 +18,7 @@ from portico.upstream.openapi.documents import Documents
 from portico.upstream.openapi.names import clipped
 from portico.upstream.openapi.operations import operations
 from portico.upstream.openapi.plans import Plan
-from portico.upstream.openapi.reading import Reading, Source, digest
+from portico.upstream.openapi.reading import MAX_BYTES, Reading, Source, digest
 from portico.upstream.openapi.schemas import TooLong
 from portico.upstream.openapi.text import parsed
 from portico.upstream.openapi.tools import Given, Tools
@@ -26,6 +27,7 @@ MAX_TOOLS = 20_000
 MAX_DEFINITIONS = 64 * 2**20
 """Bytes of all tools together: a small description can refer to one large schema from every operation."""
 MAX_CPU_S = 60.0
+_PIECE_BYTES = 2**17
 _TITLE_CHARS = 200
 _NOTE_CHARS = 300
 _INSTRUCTIONS_CHARS = 1_000
@@ -41,26 +43,35 @@ class Api:
     server: str
     """Where the API is; credentials go to its origin and nowhere else."""
     plans: Mapping[str, Plan]
-    packed: bytes
+    packed: tuple[bytes, ...]
+    """Lists of tools, compressed: pieces, so that reading them back holds no other thread up for long."""
     marks: Mapping[str, object]
     digest: str
     notes: tuple[str, ...] = ()
 
     def definitions(self) -> list[Raw]:
         """The tools."""
-        return jsontext.loads(zlib.decompress(self.packed))
+        with no_collection():
+            tools = [tool for piece in self.packed for tool in jsontext.loads(zlib.decompress(piece))]
+        age()
+        return tools
 
 
-def load(source: Source, given: Given, known: Api | None = None) -> Api:
-    """Read a description; `known` is given back where nothing has changed."""
-    with Reading(source) as reading:
+def load(source: Source, given: Given, known: Api | None = None, limit: int = MAX_BYTES) -> Api:
+    """Read a description; `known` is given back where nothing has changed, and TooLarge raised beyond `limit` bytes."""
+    with Reading(source, limit) as reading:
         data = reading.root()
         if known is not None and known.digest == digest(data) and len(known.marks) == 1:
             return known
+        reading.check_size()
         try:
             documents = Documents(source.uri, parsed(data), reading.part)
-            return _api(documents, source, given, reading, digest(data))
+            api = _api(documents, source, given, reading, digest(data))
+            # Once more: what is raised while a reference is followed only makes it one that leads nowhere.
+            reading.check_size()
+            return api
         except ValueError as error:
+            reading.check_size()
             raise BackendUnavailable(
                 f"{source.shown} is no description of an API: {error}",
                 advice="It has to be OpenAPI 3 or Swagger 2.0, as JSON or YAML.",
@@ -99,7 +110,7 @@ def _api(documents: Documents, source: Source, given: Given, reading: Reading, i
         clipped(_text(info.get("description")), _INSTRUCTIONS_CHARS),
         server,
         plans,
-        zlib.compress(b"[%b]" % b",".join(definitions), 1),
+        _packed(definitions),
         dict(reading.marks),
         identity,
         tuple(note[:_NOTE_CHARS] for note in _notes(documents, elsewhere, len(plans), size)),
@@ -121,6 +132,21 @@ def _server(documents: Documents, source: Source) -> str:
         error.retryable = False
         raise error
     return found
+
+
+def _packed(definitions: list[bytes]) -> tuple[bytes, ...]:
+    pieces: list[bytes] = []
+    waiting: list[bytes] = []
+    size = 0
+    for definition in definitions:
+        waiting.append(definition)
+        size += len(definition)
+        if size > _PIECE_BYTES:
+            pieces.append(zlib.compress(b"[%b]" % b",".join(waiting), 1))
+            waiting, size = [], 0
+    if waiting:
+        pieces.append(zlib.compress(b"[%b]" % b",".join(waiting), 1))
+    return tuple(pieces)
 
 
 def _notes(documents: Documents, elsewhere: set[str], count: int, size: int) -> list[str]:

@@ -52,11 +52,16 @@ class Source:
         return safe_url(self.place) if is_url(self.place) else self.place
 
 
+class TooLarge(Exception):
+    """A description with its parts is larger than was allowed for this reading; it may be read in another way."""
+
+
 class Reading:
     """One reading of a description."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, limit: int = MAX_BYTES) -> None:
         self.source = source
+        self._limit = limit
         self.marks: dict[str, object] = {}
         """Address → what changes when the document does."""
         self._bytes = 0
@@ -82,6 +87,11 @@ class Reading:
                 advice="`openapi` is a URL or a file (JSON or YAML) with the description of an HTTP API.",
             ) from error
 
+    def check_size(self) -> None:
+        """Raise TooLarge where more was read than is to be parsed here."""
+        if self._bytes > self._limit:
+            raise TooLarge
+
     def part(self, uri: str) -> Raw:
         """A document that a reference asks for."""
         if self._folder is None:
@@ -92,7 +102,9 @@ class Reading:
         if len(self.marks) >= MAX_DOCUMENTS:
             raise NotAllowed(f"there are over {MAX_DOCUMENTS} documents")
         try:
-            return parsed(self._data(uri))
+            data = self._data(uri)
+            self.check_size()
+            return parsed(data)
         except ValueError as error:
             raise NotAllowed(str(error)) from None
 

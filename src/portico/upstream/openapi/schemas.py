@@ -27,10 +27,16 @@ DEEPEST = 40
 MOST_NODES = 5_000
 """In one definition. Aliases of aliases can make a large schema of ten lines."""
 _LOOK = 50
-"""Schemas after which the clock is looked at: a pattern that is hard to understand takes a tenth of a second."""
+"""Schemas after which the clock is looked at: a pattern that is hard to understand takes some 20 ms."""
 DESCRIPTION_CHARS = 300
 EXAMPLE_BYTES = 200
 _LONGEST_STEM, _LONGEST_NAME = 80, 90
+_LONGEST_PATTERN = 2_000
+_MOST_STATES = 500
+"""Of a pattern, roughly: characters within repetitions within repetitions."""
+_CLASS_STATES = 20
+_UNICODE_CLASS = re.compile(r"\\[pP]")
+_REPEATED = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 LEFT_OUT = "(not shown: the whole is too large)"
 
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
@@ -281,11 +287,25 @@ def _dumped(schema: Any) -> bytes:
     return jsontext.dumps(schema)
 
 
+def _is_costly(pattern: str) -> bool:
+    """Whether compiling a pattern could hold every thread up for more than some milliseconds."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return True
+    states = 1 + _CLASS_STATES * len(_UNICODE_CLASS.findall(pattern))
+    for repeated in _REPEATED.finditer(pattern):
+        states *= max(1, *(int(bound[:6]) for bound in repeated.groups() if bound))
+        if states > _MOST_STATES:
+            return True
+    return states > _MOST_STATES
+
+
 @lru_cache(maxsize=10_000)
 def is_pattern(text: str) -> bool:
     """Whether a pattern is one that is understood: descriptions have those of Java, Go and .NET too."""
     import jsonschema_rs
 
+    if _is_costly(text):
+        return False
     try:
         jsonschema_rs.Draft202012Validator({"pattern": text})
     except (ValueError, jsonschema_rs.ValidationError):
