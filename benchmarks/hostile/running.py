@@ -86,12 +86,13 @@ class Measured:
         """Wait until what was begun is over."""
         until = time.monotonic() + IDLE_MOST_S
         while time.monotonic() < until:
-            before = self._computed()
+            before = self.computed()
             await asyncio.sleep(IDLE_S)
-            if self._computed() - before < IDLE_SHARE * IDLE_S:
+            if self.computed() - before < IDLE_SHARE * IDLE_S:
                 return
 
-    def _computed(self) -> float:
+    def computed(self) -> float:
+        """Seconds of processor time that it used so far."""
         used = self.process.cpu_times()
         return used.user + used.system
 
