@@ -117,6 +117,8 @@ class Trial:
                 await self._become(gateway, kind)
                 listed = time.perf_counter() - begun
                 await gateway.attack(kind=kind.name, prepare=True)
+            if not kind.relists:
+                gateway.sent_by_server()  # the listing is not the attack
             first = last = time.perf_counter()
             while last == first or (len(felt.calls) < self._least and last - first < MOST_S):
                 begun = time.perf_counter()
@@ -125,7 +127,8 @@ class Trial:
                         await self._become(gateway, kind)
                 done = await self._attack(gateway, kind, felt)
                 last = time.perf_counter()
-                felt.ended, felt.said, felt.sent = done["ended"], done["said"], done["sent"]
+                felt.ended, felt.said = done["ended"], done["said"]
+                felt.sent = max(done["sent"], gateway.sent_by_server())
                 felt.seconds = max(felt.seconds, last - begun, listed if kind.relists else 0.0)
         except GaveUp as error:
             felt.ended, felt.seconds = str(error), time.perf_counter() - begun
