@@ -24,6 +24,7 @@ IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
 """A gateway that uses less of a core than this for so long has nothing left to do."""
 
 
+_HOSTILE = "benchmarks.hostile.server"
 LISTED_TRIES = 100
 """How often it is asked whether a new listing was taken, every 50 ms; some never are."""
 
@@ -39,6 +40,7 @@ class Measured:
         self.process = process
         self._url = f"http://127.0.0.1:{port}"
         self._meter, self._attacker = meter, attacker
+        self._written = 0
 
     @contextlib.asynccontextmanager
     async def client(self, era: str = "legacy") -> AsyncGenerator[Visitor]:
@@ -86,14 +88,22 @@ class Measured:
         """Wait until what was begun is over."""
         until = time.monotonic() + IDLE_MOST_S
         while time.monotonic() < until:
-            before = self._computed()
+            before = self.computed()
             await asyncio.sleep(IDLE_S)
-            if self._computed() - before < IDLE_SHARE * IDLE_S:
+            if self.computed() - before < IDLE_SHARE * IDLE_S:
                 return
 
-    def _computed(self) -> float:
+    def computed(self) -> float:
+        """Seconds of processor time that it used so far."""
         used = self.process.cpu_times()
         return used.user + used.system
+
+    def sent_by_server(self) -> int:
+        """Bytes that the hostile server wrote since this was asked last."""
+        family = self.process.children()
+        written = sum(one.io_counters().write_chars for one in family if _HOSTILE in one.cmdline())
+        sent, self._written = written - self._written, written
+        return sent
 
     def forget_peak(self) -> float:
         """Begin to measure the peak of memory anew; gives the megabytes that there are."""
@@ -127,7 +137,7 @@ def _config(folder: Path) -> Path:
     document.write_text("openapi: 3.0.0\ninfo: {title: a, version: '1'}\npaths: {/a: {get: {responses: {}}}}\n")
     hostile = {
         "command": sys.executable,
-        "args": ["-S", "-m", "benchmarks.hostile.server", str(document)],
+        "args": ["-S", "-m", _HOSTILE, str(document)],
         "cwd": str(processes.REPOSITORY),
         "start": "boot",
     }

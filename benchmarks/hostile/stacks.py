@@ -12,7 +12,7 @@ import psutil
 
 EVERY_S = 0.01
 _FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (\S+)')
-_BEGINS = "Current thread"
+_BEGINS = "Stack (most recent"
 _OURS = "/portico/"
 _WAITING = frozenset(("select", "_run_once"))
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -16,7 +17,9 @@ from benchmarks.hostile.running import Lost, Measured, measured
 from benchmarks.visitors import NoAnswer, Visitor
 
 HANG_S = 15.0
-"""An input that is not answered by then hangs."""
+"""A gateway that has not answered its polite client for so long hangs."""
+SLOW_CPU_S, SLOW_S = 30.0, 120.0
+"""Seconds of computing, and in all, after which an input is given up that only takes long."""
 PREPARE_S = 45.0
 """How long its bytes may take to be made, and a listing to be taken."""
 KILL_MB = 4_096.0
@@ -48,6 +51,10 @@ class Felt:
     def hung(self) -> bool:
         """Whether the gateway did not survive it."""
         return self.ended in ("HUNG", "DIED")
+
+
+class GaveUp(Exception):
+    """An input took too long; the message is how that is called."""
 
 
 class Trial:
@@ -94,7 +101,7 @@ class Trial:
             ):
                 await self._strike(gateway, kind, felt)
         felt.where = stacks.find_busiest(self._places)
-        if felt.hung or not await self._settle(gateway, before, felt):
+        if felt.hung or not await self._settle(gateway, before, felt) or felt.ended == "timed out":
             await self.close()
         return felt
 
@@ -110,16 +117,21 @@ class Trial:
                 await self._become(gateway, kind)
                 listed = time.perf_counter() - begun
                 await gateway.attack(kind=kind.name, prepare=True)
+            if not kind.relists:
+                gateway.sent_by_server()  # the listing is not the attack
             first = last = time.perf_counter()
             while last == first or (len(felt.calls) < self._least and last - first < MOST_S):
                 begun = time.perf_counter()
-                async with asyncio.timeout(HANG_S):
-                    if kind.relists and last != first:
+                if kind.relists and last != first:
+                    async with asyncio.timeout(PREPARE_S):
                         await self._become(gateway, kind)
-                    done = await gateway.attack(kind=kind.name, round=self._round)
+                done = await self._attack(gateway, kind, felt)
                 last = time.perf_counter()
-                felt.ended, felt.said, felt.sent = done["ended"], done["said"], done["sent"]
+                felt.ended, felt.said = done["ended"], done["said"]
+                felt.sent = max(done["sent"], gateway.sent_by_server())
                 felt.seconds = max(felt.seconds, last - begun, listed if kind.relists else 0.0)
+        except GaveUp as error:
+            felt.ended, felt.seconds = str(error), time.perf_counter() - begun
         except (TimeoutError, Lost, NoAnswer, OSError) as error:
             felt.ended = "HUNG" if isinstance(error, TimeoutError) else "DIED"
             felt.seconds = time.perf_counter() - begun
@@ -129,6 +141,23 @@ class Trial:
             felt.pause_ms = felt.seconds * 1000
             with contextlib.suppress(psutil.NoSuchProcess):
                 gateway.process.kill()
+
+    async def _attack(self, gateway: Measured, kind: Kind, felt: Felt) -> dict[str, Any]:
+        """One attack; raises GaveUp where the polite client, or whoever sent it, waits in vain."""
+        attack = asyncio.create_task(gateway.attack(kind=kind.name, round=self._round))
+        began = served = time.perf_counter()
+        computed, calls = gateway.computed(), len(felt.calls)
+        while not (await asyncio.wait({attack}, timeout=0.5))[0]:
+            now = time.perf_counter()
+            if len(felt.calls) > calls:
+                served, calls = now, len(felt.calls)
+            if now - served > HANG_S:
+                attack.cancel()
+                raise GaveUp("HUNG")
+            if now - began > SLOW_S or gateway.computed() - computed > SLOW_CPU_S:
+                attack.cancel()
+                raise GaveUp("timed out")
+        return attack.result()
 
     async def _settle(self, gateway: Measured, before: float, felt: Felt) -> bool:
         """Wait for the end of what was begun, read the figures, and go back; whether the gateway can go on."""
