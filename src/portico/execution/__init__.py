@@ -4,6 +4,7 @@ pipeline (put together) → call (the way of one call) → changes (is it still 
 repair, misnamed (arguments that fit) · cache · limiting · retrying · learned → shape, shape_text · marks (what is said
 of a result) · headers (arguments a modern server wants as HTTP headers)
 large → handles (results that fit their budget) → bodies, summary, results (the store) · looking (`view="shape"`)
-large → reader (`read_result`, the resource) → reading, selecting · json_stream, sampling, letting_go (large JSON)
+large → reader (`read_result`, the resource) → reading, selecting, path_interpreter (JMESPath)
+json_stream, sampling, letting_go (large JSON)
 means (what does more than one call) → scripting/ → sandbox/ · workflow/
 """
