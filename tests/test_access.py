@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.access import EVERYTHING, Caller, Scope
+from portico.access import EVERYTHING, Caller, Scope, next_to_drop
 
 
 def test_the_scope_of_everything_leaves_nothing_out():
@@ -43,3 +43,15 @@ def test_a_tool_is_seen_when_its_server_and_its_name_are(
 
 def test_a_caller_is_nobody_until_the_door_knows_better():
     assert Caller() == Caller("", "")
+
+
+def test_when_there_are_too_many_the_oldest_of_who_holds_most_goes():
+    assert next_to_drop({"a": "ann", "b": "bob", "c": "bob"}) == "b"
+    assert next_to_drop({"a": "ann"}) == "a"
+
+
+def test_a_token_and_a_name_find_nothing_that_is_kept():
+    claimed = Caller(name="client", identity="digest")
+    assert (claimed.state, claimed.instance) == ("", "")
+    assert Caller(session="s", handle="h").state == "s"
+    assert Caller(session="s", handle="h").instance == "h"

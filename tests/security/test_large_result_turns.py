@@ -116,11 +116,11 @@ async def test_a_client_that_leaves_keeps_its_place_until_its_work_has_ended(tmp
 
     async with asyncio.timeout(PATIENCE_S):
         left = asyncio.create_task(work(ANN, "left"))
-        await asyncio.to_thread(slow.begun.acquire)
+        await asyncio.to_thread(slow.begun.acquire, timeout=PATIENCE_S)
         left.cancel()
         await asyncio.wait({left})
         tasks = [asyncio.create_task(work(ANN, "again")), asyncio.create_task(work(BOB, "other"))]
-        await asyncio.to_thread(slow.begun.acquire)
+        await asyncio.to_thread(slow.begun.acquire, timeout=PATIENCE_S)
         assert ran == ["left", "other"], "a thread that nobody waits for still takes its caller's place"
         slow.go_on.set()
         await asyncio.gather(*tasks)

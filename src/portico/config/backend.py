@@ -261,8 +261,8 @@ class BackendConfig(Section):
     )
     isolation: Literal["shared", "session"] = Field(
         default="shared",
-        description="One conversation for everybody, or one for each client: by its session, its stdio connection, the "
-        "token it is let in by with the name it gives, or the handle that its first answer says.",
+        description="One conversation for everybody, or one for each client: by its session, its stdio connection, or "
+        "the handle that its first answer says.",
     )
     max_instances: int = Field(
         default=64,
