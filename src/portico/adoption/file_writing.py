@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from portico.config_file.file_permissions import WritableByOthers, check_file, check_way
@@ -153,7 +153,7 @@ def _check_links(path: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _open_folder(path: Path) -> Iterator[int | None]:
+def _open_folder(path: Path) -> Generator[int | None]:
     """Hold on to a folder, so that another in its place gets nothing; None where the system cannot."""
     if os.open not in os.supports_dir_fd:
         yield None
