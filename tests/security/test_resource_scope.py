@@ -1,0 +1,248 @@
+"""Resources, templates, prompts, subscriptions and completion obey profiles, denials and what a server lists."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from portico.config import BackendConfig, Config, Profile
+from portico.testing import FakeBackend, gateway_over
+from portico.upstream.backend import Era, Raw
+from tests.interaction.fakes import fake
+from tests.interaction.raw import RawLines, pages, raw_lines, result
+
+NOTE, SECRET = "notes://open/1", "notes://secret/1"
+LINKED = "notes://made/7"
+TEMPLATES = ["notes://open/{number}", "notes://any/{+path}"]
+CONFIGURED: Raw = {"functions": "portico.demo.notes:TOOLS"}
+
+
+def notes() -> FakeBackend:
+    backend = fake(
+        "read_note",
+        "drop_note",
+        resources=[{"uri": uri, "name": uri} for uri in (NOTE, SECRET)],
+        templates=[{"uriTemplate": uri, "name": uri} for uri in TEMPLATES],
+        prompts=[{"name": "review"}, {"name": "hidden"}],
+        capabilities={"tools": {}, "resources": {"subscribe": True}, "prompts": {}},
+    )
+    backend.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "read"}]})
+    backend.on("resources/subscribe", lambda params, _: {})
+    backend.on("resources/unsubscribe", lambda params, _: {})
+    backend.on("prompts/get", lambda params, _: {"messages": []})
+    backend.on("completion/complete", lambda params, _: {"completion": {"values": ["x"]}})
+    link = {"type": "resource_link", "uri": LINKED, "name": "made"}
+    backend.on_call("read_note", lambda _: {"content": [link]})
+    return backend
+
+
+class House:
+    """A client of one profile, and the server behind it."""
+
+    def __init__(self, client: RawLines, backend: FakeBackend, transparent: bool) -> None:
+        self.client, self.backend = client, backend
+        self._root = "" if transparent else "portico://backend/notes/resource/"
+        self._prefix = "" if transparent else "notes__"
+
+    async def listed(self) -> tuple[list[str], list[str], list[str]]:
+        """Resources, templates and prompts of the server, by its own names."""
+        resources = [one["uri"] for one in await pages(self.client, "resources/list", "resources")]
+        templates = [
+            one["uriTemplate"] for one in await pages(self.client, "resources/templates/list", "resourceTemplates")
+        ]
+        prompts = [one["name"] for one in await pages(self.client, "prompts/list", "prompts")]
+        return (
+            [uri.removeprefix(self._root) for uri in resources if "notes://" in uri],
+            [uri.removeprefix(self._root) for uri in templates if "notes://" in uri],
+            [name.removeprefix(self._prefix) for name in prompts if name.startswith(self._prefix or ("review", "hidd"))],
+        )
+
+    async def can(self, method: str, name: str) -> bool:
+        """Whether a request about one of them is answered; one that is not does not reach the server."""
+        params: Raw = {"uri": self._root + name}
+        if method == "prompts/get":
+            params = {"name": self._prefix + name}
+        elif method == "completion/complete":
+            ref = {"type": "ref/resource", "uri": self._root + name}
+            if "://" not in name:
+                ref = {"type": "ref/prompt", "name": self._prefix + name}
+            params = {"ref": ref, "argument": {"name": "number", "value": ""}}
+        before = len(self.backend.requests)
+        answered = "result" in await self.client.request(method, params)
+        assert answered or len(self.backend.requests) == before, "refused, and asked all the same"
+        return answered
+
+    async def readable(self, *uris: str) -> list[str]:
+        return [uri for uri in uris if await self.can("resources/read", uri)]
+
+
+@asynccontextmanager
+async def opened(
+    server: Raw | None = None, profile: Raw | None = None, *, transparent: bool = False, era: Era = "legacy"
+) -> AsyncGenerator[House]:
+    how: Raw = {"exposure": "full", "prefix": "never"} if transparent else {}
+    config = Config(
+        servers={"notes": BackendConfig(**CONFIGURED, **(server or {}))},
+        profiles={"p": Profile(**(profile or {}))},
+        **how,
+    )
+    backend = notes()
+    async with gateway_over({"notes": backend}, config) as gateway, raw_lines(gateway.door("p"), era) as client:
+        yield House(client, backend, transparent)
+
+
+ALL = ([NOTE, SECRET], TEMPLATES, ["review", "hidden"])
+NOTHING: tuple[list[str], list[str], list[str]] = ([], [], [])
+NARROWED: dict[str, Any] = {
+    "a profile of tools": (None, {"tools": ["notes.read_*"]}),
+    "a profile of bare names": (None, {"tools": ["read_*"]}),
+    "denied tools": ({"tools": {"deny": ["drop_*"]}}, None),
+    "allowed tools": ({"tools": {"allow": ["read_*"]}}, None),
+    "a profile of no resources or prompts": (None, {"resources": [], "prompts": []}),
+}
+
+
+@pytest.mark.parametrize("transparent", [False, True], ids=["namespaced", "transparent"])
+@pytest.mark.parametrize("how", NARROWED)
+async def test_where_tools_are_left_out_so_are_resources_and_prompts(how: str, transparent: bool) -> None:
+    server, profile = NARROWED[how]
+    async with opened(server, profile, transparent=transparent) as house:
+        assert await house.listed() == NOTHING
+        assert await house.readable(NOTE, SECRET, "notes://open/2", "notes://any/x", "notes://else") == []
+        for method, name in (
+            ("resources/subscribe", NOTE),
+            ("prompts/get", "review"),
+            ("completion/complete", "review"),
+            ("completion/complete", TEMPLATES[0]),
+        ):
+            assert not await house.can(method, name), (method, name)
+
+
+@pytest.mark.parametrize("transparent", [False, True], ids=["namespaced", "transparent"])
+@pytest.mark.parametrize("profile", [{}, {"tools": ["notes.*"]}, {"servers": ["n*"]}])
+async def test_where_a_server_is_shown_whole_so_are_they(profile: Raw, transparent: bool) -> None:
+    async with opened(None, profile, transparent=transparent) as house:
+        assert await house.listed() == ALL
+        assert await house.readable(NOTE, SECRET) == [NOTE, SECRET]
+        for method, name in (
+            ("resources/subscribe", NOTE),
+            ("prompts/get", "review"),
+            ("completion/complete", "review"),
+            ("completion/complete", TEMPLATES[0]),
+        ):
+            assert await house.can(method, name), (method, name)
+
+
+@pytest.mark.parametrize(
+    ("server", "profile"),
+    [
+        (None, {"resources": ["notes.notes://open/*"], "prompts": ["notes.review"]}),
+        (None, {"tools": ["read_*"], "resources": ["*.notes://open/*"], "prompts": ["*.review"]}),
+        ({"resources": {"deny": ["*secret*", "notes://any/*"]}, "prompts": {"deny": ["hid*"]}}, None),
+        (
+            {"tools": {"deny": ["*"]}, "resources": {"allow": ["notes://open/*"]}, "prompts": {"allow": ["review"]}},
+            None,
+        ),
+    ],
+)
+async def test_what_is_named_is_shown_and_nothing_beside_it(server: Raw | None, profile: Raw | None) -> None:
+    async with opened(server, profile) as house:
+        assert await house.listed() == ([NOTE], TEMPLATES[:1], ["review"])
+        asked = (NOTE, "notes://open/2", SECRET, "notes://any/x", "notes://open/..%2Fsecret%2F1", "notes://open/../x")
+        assert await house.readable(*asked) == [NOTE, "notes://open/2"]
+        assert not await house.can("resources/subscribe", SECRET)
+        assert not await house.can("prompts/get", "hidden")
+        assert not await house.can("completion/complete", TEMPLATES[1])
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_refused(era: Era) -> None:
+    async with opened(era=era) as house:
+        unlisted = (
+            "notes://else",
+            "notes://open/1/2",
+            "notes://open",
+            "file:///etc/passwd",
+            "notes://any/../../etc/passwd",
+            "notes://any/%2e%2e/%2e%2e/etc",
+            "notes://any/%252e%252e/etc",
+        )
+        assert await house.readable(*unlisted) == []
+        assert await house.readable("notes://open/22", "notes://any/a/b%20c") == ["notes://open/22", "notes://any/a/b%20c"]
+        if era == "legacy":
+            assert not await house.can("resources/subscribe", "notes://else")
+            assert not await house.can("resources/unsubscribe", "notes://else")
+        refused = await house.client.request(
+            "resources/read", {"uri": "portico://backend/notes/resource/notes://else"}
+        )
+        assert "resources.unlisted" in refused["error"]["message"]
+
+
+async def test_unlisted_addresses_are_passed_on_where_the_configuration_says_so() -> None:
+    async with opened({"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}) as house:
+        assert await house.readable("notes://else", SECRET, "notes://secret/2") == ["notes://else"]
+
+
+@pytest.mark.parametrize(
+    ("server", "profile", "readable"),
+    [
+        (None, None, True),
+        (None, {"tools": ["read_*"]}, True),
+        ({"tools": {"deny": ["drop_*"]}}, None, True),
+        ({"resources": {"deny": ["notes://made/*"]}}, None, False),
+        (None, {"resources": ["notes.notes://open/*"]}, False),
+    ],
+)
+async def test_a_link_in_a_tools_result_can_be_read_by_who_got_it(
+    server: Raw | None, profile: Raw | None, readable: bool
+) -> None:
+    async with opened(server, profile) as house:
+        assert await house.readable(LINKED) == []
+        await result(house.client, "tools/call", {"name": "call_tool", "arguments": {"name": "notes.read_note"}})
+        assert (await house.readable(LINKED) == [LINKED]) is readable
+        direct = await house.client.request("resources/read", {"uri": LINKED})
+        assert ("result" in direct) is readable
+
+
+async def test_whoever_watches_can_stop_when_the_resource_is_no_longer_listed() -> None:
+    async with opened() as house:
+        assert await house.can("resources/subscribe", NOTE)
+        house.backend.listing["resources"] = house.backend.listing["resourceTemplates"] = []
+        house.backend.say("notifications/resources/list_changed")
+        await house.client.wait_for(lambda message: message.get("method") == "notifications/resources/list_changed")
+        assert await house.can("resources/unsubscribe", NOTE)
+        assert ("resources/unsubscribe", {"uri": NOTE}) in house.backend.requests
+
+
+async def test_templates_that_would_cost_much_to_match_are_not_matched() -> None:
+    """Bounded by counting: an address that no affordable template fits is refused, not searched for."""
+    from portico.catalog import uri_template
+
+    backtracking = "x://" + "{+a}b" * 15 + "c"
+    templates = uri_template.parse_templates([backtracking] * 50_000)
+    assert len(templates) == uri_template.MAX_TEMPLATES
+    assert not uri_template.matches_any(templates, "x://" + "ab" * 2_000 + "c"[:0])
+    assert not uri_template.matches_any(templates[:1], "x://" + "b" * 5_000 + "c")
+    assert uri_template.parse_templates(["{a}" * 100, "x" * 5_000]) == ()
+    assert uri_template.matches_any(templates, "x://" + "ab" * 15 + "c")
+
+
+@pytest.mark.parametrize(
+    ("template", "fits", "fits_not"),
+    [
+        ("a://{x}/b", ["a://1/b", "a://%2F/b"], ["a://1/2/b", "a://1/bc", "a://1"]),
+        ("a://{+x}/b{y}", ["a://1/2/b3", "a://p/b/bq"], ["a://1/c"]),
+        ("a://{x*}", ["a://1/2/3"], ["b://1"]),
+        ("a://l{?q,r}", ["a://l", "a://l?q=1&r=/2"], ["a://m?q=1"]),
+        ("a://l{/x}{#y}", ["a://l/1/2#z"], ["a:/l"]),
+        ("a://{x", ["a://{x"], ["a://1"]),
+    ],
+)
+def test_a_template_stands_for_the_addresses_that_it_can_become(
+    template: str, fits: list[str], fits_not: list[str]
+) -> None:
+    from portico.catalog import uri_template
+
+    parsed = uri_template.parse_templates([template])
+    assert [uri for uri in [*fits, *fits_not] if uri_template.matches_any(parsed, uri)] == fits
