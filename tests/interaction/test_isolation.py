@@ -176,7 +176,11 @@ async def test_no_server_sees_a_handle() -> None:
     backend = fake("run")
     async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
         handle = gateway.view().state.issue()
-        params: Message = {"name": "call_tool", "arguments": {"name": "s.run"}, "_meta": {HANDLE: handle.text, "traceparent": "t"}}
+        params: Message = {
+            "name": "call_tool",
+            "arguments": {"name": "s.run"},
+            "_meta": {HANDLE: handle.text, "traceparent": "t"},
+        }
         assert "result" in await client.request("tools/call", params)
     sent = [params for method, params in backend.requests if method == "tools/call"]
     assert sent[0]["_meta"]["traceparent"] == "t"

@@ -225,9 +225,7 @@ async def test_the_refusal_until_an_address_is_visited_says_who_asks(era: Era) -
 
 
 async def test_a_workflow_that_calls_two_servers_says_of_each_question_whose_it_is() -> None:
-    servers: dict[str, Any] = {
-        name: asking("legacy", "elicitation/create", schema_of({})) for name in ("mail", "bank")
-    }
+    servers: dict[str, Any] = {name: asking("legacy", "elicitation/create", schema_of({})) for name in ("mail", "bank")}
     steps = [{"id": name, "tool": f"{name}.run", "arguments": {}} for name in servers]
     call = {"name": "run_workflow", "arguments": {"steps": steps}}
     async with gateway_over(servers) as gateway, raw_lines(gateway.door(), "legacy", **CAPABILITIES) as client:

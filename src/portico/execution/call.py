@@ -10,10 +10,9 @@ The answer is the upstream's result object, untouched; whatever there is to say 
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from portico.access import Caller
 from portico.catalog.tool import Tool
 from portico.errors import BackendUnavailable, InvalidArguments, RemoteError
 from portico.events import Bus, CallRefused, ToolCalled
@@ -23,14 +22,15 @@ from portico.execution.headers import param_headers
 from portico.execution.learned import Shapes
 from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
+from portico.execution.origin import NOBODY, Origin
 from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kind_of, outcome_of
-from portico.execution.question_labels import LabelledRelay, settled_labelled
+from portico.execution.question_labels import settled_labelled
 from portico.execution.questions import IN_ROUNDS
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
 from portico.observability.audit import Audit, Called
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
-from portico.upstream.backend import Ask, Raw, Relay
+from portico.upstream.backend import Ask, Raw
 from portico.upstream.envelope import for_server
 from portico.upstream.supervisor import Upstream
 
@@ -39,34 +39,6 @@ _NO_RULES: Mapping[str, RetryRule] = {}
 _NO_META: Mapping[str, tuple[str, ...]] = {}
 _LEAST_S = 0.001
 """A call that waited for its turn until its time was up still gets an answer that says so."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a request came from and the way back to it."""
-
-    caller: Caller = field(default_factory=Caller)
-    relay: Relay | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """What the client sent beside name and arguments: `_meta`, `inputResponses`, `requestState` …"""
-    waited: float = 0.0
-    """Seconds it stood at the door before it was begun: it has that much less."""
-    way: str = "library"
-    """How a tool came to be called: `call_tool`, `flat`, `script`, `workflow`, `cli`."""
-    in_rounds: bool = False
-    """Its client gets a server's questions as they are, and comes back with the answers; else it is asked meanwhile."""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether this continues an earlier round, or answers a question: nobody else could ask the same."""
-        return bool(self.extra) and (len(self.extra) > 1 or "_meta" not in self.extra)
-
-    def asked_by(self, server: str) -> "Origin":
-        """The same for one server: what that asks its caller carries its name."""
-        return self if self.relay is None else replace(self, relay=LabelledRelay(server, self.relay))
-
-
-NOBODY = Origin()
 
 
 class _Work:
@@ -325,9 +297,7 @@ class Calls:
 
             # Between two rounds of questions nothing is asked of it, and it is still at work for this caller.
             with upstream.held(origin.caller.instance):
-                answer = await settled_labelled(
-                    server, there, origin.extra, origin.relay, rounds=origin.in_rounds
-                )
+                answer = await settled_labelled(server, there, origin.extra, origin.relay, rounds=origin.in_rounds)
             result = unmarked(answer)
         finally:
             if gate is not None:

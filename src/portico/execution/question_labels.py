@@ -264,9 +264,7 @@ def _visible_url(url: Any) -> tuple[str, str]:
 
 
 def _in_ascii(parts: SplitResult, netloc: str) -> str:
-    path, query, fragment = (
-        quote(part, safe=string.punctuation) for part in (parts.path, parts.query, parts.fragment)
-    )
+    path, query, fragment = (quote(part, safe=string.punctuation) for part in (parts.path, parts.query, parts.fragment))
     return SplitResult(parts.scheme, netloc, path, query, fragment).geturl()
 
 
