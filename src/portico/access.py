@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
+MAX_URI_CHARS = 4_096
+"""Of an address that is matched with globs or templates, or that is read without being listed."""
+_END = r"(?:[/\\?#]|%(?:25)?(?:2f|5c|3f|23))"
+_CLIMBING = re.compile(rf"(?:^|{_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_END})", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -53,11 +58,12 @@ class Globs:
         """Whether names are left out, whatever the default is."""
         return bool(self.deny) or (self.allow is not None and "*" not in self.allow)
 
-    def permits(self, name: str, *, default: bool) -> bool:
-        """Whether a name is kept; `deny` wins."""
-        if any(fnmatchcase(name, glob) for glob in self.deny):
+    def permits(self, *forms: str, default: bool) -> bool:
+        """Whether a name is kept, given in every form that it may be read as; `deny` wins, in upper or lower case."""
+        folded = [form.lower() for form in forms] if self.deny else []
+        if any(fnmatchcase(form, glob.lower()) for glob in self.deny for form in folded):
             return False
-        return default if self.allow is None else any(fnmatchcase(name, glob) for glob in self.allow)
+        return default if self.allow is None else _matches(forms, self.allow)
 
 
 @dataclass(frozen=True)
@@ -113,31 +119,36 @@ class Scope:
         """Whether a resource, or a template by its text, is shown.
 
         `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
-        denied or others are named. Where addresses are named, one that climbs (`..`) is not among them.
+        denied or others are named. Where addresses are named, one that climbs (`..`) or is too long is not among them;
+        a percent-encoded one is matched as what it stands for, too.
         """
         rules = self._rules(server)
-        named = rules.resources.narrows or (self.resources is not None and "*" not in self.resources)
-        if named and climbs(uri):
-            return False
-        return rules.resources.permits(uri, default=linked or not rules.narrowed) and self._names(
-            server, uri, self.resources, default=linked
+        forms: tuple[str, ...] = (uri,)
+        if rules.resources.narrows or (self.resources is not None and "*" not in self.resources):
+            if len(uri) > MAX_URI_CHARS or climbs(uri):
+                return False
+            forms = _decoded(uri)
+        return rules.resources.permits(*forms, default=linked or not rules.narrowed) and self._names(
+            server, forms, self.resources, default=linked
         )
 
     def sees_prompt(self, server: str, name: str) -> bool:
         """Whether a prompt is shown."""
         rules = self._rules(server)
-        return rules.prompts.permits(name, default=not rules.narrowed) and self._names(server, name, self.prompts)
+        return rules.prompts.permits(name, default=not rules.narrowed) and self._names(server, (name,), self.prompts)
 
     def passes_unlisted(self, server: str) -> bool:
         """Whether addresses that a server does not list may be read."""
         return self._rules(server).unlisted
 
-    def _names(self, server: str, name: str, globs: tuple[str, ...] | None, *, default: bool = False) -> bool:
+    def _names(
+        self, server: str, forms: tuple[str, ...], globs: tuple[str, ...] | None, *, default: bool = False
+    ) -> bool:
         if not self.sees_server(server):
             return False
         if globs is None:
             return default or self._shows_whole(server)
-        return any(fnmatchcase(f"{server}.{name}", glob) for glob in globs)
+        return _matches(tuple(f"{server}.{form}" for form in forms), globs)
 
     def _shows_whole(self, server: str) -> bool:
         """Whether every tool of a server is shown, whatever it is called."""
@@ -155,4 +166,15 @@ EVERYTHING = Scope()
 
 def climbs(uri: str) -> bool:
     """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
-    return ".." in re.split(r"[/\\?#]", unquote(unquote(uri)))
+    return _CLIMBING.search(uri) is not None
+
+
+def _decoded(uri: str) -> tuple[str, ...]:
+    if "%" not in uri:
+        return (uri,)
+    once = unquote(uri)
+    return (uri, once, unquote(once))
+
+
+def _matches(forms: tuple[str, ...], globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(form, glob) for glob in globs for form in forms)

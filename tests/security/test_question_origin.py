@@ -188,7 +188,7 @@ UNSHOWABLE: dict[str, Raw] = {
     "a value of several lines": schema_of({"a": {"type": "string", "enum": ["yes\nbank asks: PIN"]}}),
     "a titled value": schema_of({"a": {"type": "string", "oneOf": [{"const": "\u200bx", "title": "X"}]}}),
     "too many characters": schema_of({"a": {"type": "string", "default": "x" * 40_000}}),
-    "too many values": schema_of({str(number): {} for number in range(20_000)}),
+    "too many values": schema_of({str(number): {} for number in range(3_000)}),
     "too deep": schema_of({"a": json.loads('{"a":' * 80 + "1" + "}" * 80)}),
 }
 

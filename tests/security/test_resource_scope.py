@@ -181,6 +181,17 @@ async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_
         assert "resources.unlisted" in refused["error"]["message"]
 
 
+@pytest.mark.parametrize("uri", ["notes://%73ecret/1", "notes://%2573ecret/1", "NOTES://Secret/1"])
+async def test_a_denied_address_is_denied_however_it_is_spelt(uri: str) -> None:
+    async with opened({"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}) as house:
+        assert await house.readable(uri, "notes://s%65t") == ["notes://s%65t"]
+
+
+async def test_an_endless_address_is_refused() -> None:
+    async with opened() as house:
+        assert await house.readable("notes://any/" + "%41" * 100_000) == []
+
+
 async def test_unlisted_addresses_are_passed_on_where_the_configuration_says_so() -> None:
     async with opened({"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}) as house:
         assert await house.readable("notes://else", SECRET, "notes://secret/2") == ["notes://else"]

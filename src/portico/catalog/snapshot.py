@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import unquote
 
-from portico.access import Scope
+from portico.access import MAX_URI_CHARS, Scope
 from portico.catalog.address import FLAT_NAME_CHARS, SCRIPT_WORDS, Resolver, flat_names, identifiers, nearest
 from portico.catalog.folding import fold
 from portico.catalog.listing import Offers
@@ -61,9 +61,8 @@ class ServerEntry:
 
     @cached_property
     def resource_uris(self) -> frozenset[str]:
-        """The addresses of its listed resources, as they are and percent-decoded."""
-        uris = [resource["uri"] for resource in self.offers.resources]
-        return frozenset((*uris, *map(unquote, uris)))
+        """The addresses of its listed resources."""
+        return frozenset(resource["uri"] for resource in self.offers.resources)
 
     @cached_property
     def uri_templates(self) -> tuple[UriTemplate, ...]:
@@ -71,10 +70,12 @@ class ServerEntry:
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
 
     def lists_resource(self, uri: str) -> bool:
-        """Whether an address is listed, or can be made from a listed template."""
-        if uri in self.resource_uris or unquote(uri) in self.resource_uris:
+        """Whether an address is listed, percent-encoded or not, or can be made from a listed template."""
+        if uri in self.resource_uris:
             return True
-        return matches_any(self.uri_templates, uri)
+        if len(uri) > MAX_URI_CHARS:
+            return False
+        return unquote(uri) in self.resource_uris or matches_any(self.uri_templates, uri)
 
 
 def most_common(counts: Mapping[str, int]) -> str:

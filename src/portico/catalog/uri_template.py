@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from portico.access import climbs
+from portico.access import MAX_URI_CHARS, climbs
 
 MAX_TEMPLATES = 1_000
 """Templates of one server that are looked at."""
 MAX_TEMPLATE_CHARS = 2_048
-MAX_URI_CHARS = 4_096
 MAX_PARTS = 32
 MAX_STEPS = 100_000
 """Characters that are looked at to answer for one address; what would take more is no match."""
@@ -37,7 +36,7 @@ class UriTemplate:
     @classmethod
     def parse(cls, text: str) -> "UriTemplate | None":
         """Take a template apart; None for one that is too long to be matched."""
-        if len(text) > MAX_TEMPLATE_CHARS:
+        if len(text) > MAX_TEMPLATE_CHARS or text.count("{") > MAX_PARTS:
             return None
         parts: list[str | Variable] = []
         reached = 0

@@ -194,7 +194,7 @@ class Config(Section):
     @classmethod
     def _server_names_are_keys(cls, value: dict[str, BackendConfig]) -> dict[str, BackendConfig]:
         for name in value:
-            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}", name) or name in RESERVED_NAMES:
+            if not re.fullmatch(f"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}", name) or name.lower() in RESERVED_NAMES:
                 raise ValueError(
                     f"{name!r} is no server name: use up to {LONGEST_NAME} of A-Z a-z 0-9 _ -, not portico"
                 )

@@ -7,7 +7,6 @@ characters. Values that have to come back as they are (names of properties, valu
 a question where one of them has such characters is refused, as is one that is too large or sends to no web address.
 """
 
-import binascii
 import re
 import string
 from collections.abc import Mapping
@@ -27,12 +26,14 @@ MAX_MESSAGE = 2_000
 MAX_CAPTION = 500
 """Characters of a title or description in a form; the rest is cut."""
 MAX_URL = 8_192
+MAX_TOLD = 65_536
+"""Characters of a progress or log message; the rest is cut."""
 MAX_FORM_CHARS = 32_768
-MAX_SAMPLING_CHARS = 262_144
+MAX_SAMPLING_CHARS = 131_072
 """Characters of all texts and keys of one question; a larger one is refused."""
 MAX_BINARY_CHARS = 16 * 2**20
 """Characters of all images and sounds of one sampling request."""
-MAX_PARTS = 10_000
+MAX_PARTS = 2_000
 """Values in one question, at any depth."""
 MAX_DEPTH = 50
 
@@ -66,9 +67,9 @@ class LabelledRelay:
     async def notify(self, method: str, params: Raw) -> None:
         """Tell the caller; progress and log messages without hidden characters."""
         hidden = {
-            key: shown(text)
+            key: _cut(shown(text[:MAX_TOLD]), MAX_TOLD - 1)
             for key in ("message", "data", "logger")
-            if isinstance(text := params.get(key), str) and not text.isprintable()
+            if isinstance(text := params.get(key), str) and (len(text) > MAX_TOLD or not text.isprintable())
         }
         await self._relay.notify(method, {**params, **hidden} if hidden else params)
 
@@ -98,6 +99,7 @@ def label_result(server: str, result: Raw) -> Raw:
     requests = result.get("inputRequests")
     if not isinstance(requests, dict) or len(cast(Raw, requests)) > MAX_AT_ONCE:
         return result  # whoever reads it refuses it
+    _check_size(requests, MAX_SAMPLING_CHARS)
     labelled = {_exact(key): _label_request(server, one) for key, one in cast(Raw, requests).items()}
     return {**result, "inputRequests": labelled}
 
@@ -106,20 +108,22 @@ def label_refusal(server: str, error: RemoteError) -> RemoteError:
     """Label the addresses that have to be visited before a server answers."""
     data = error.data
     listed: Any = cast(Raw, data).get("elicitations") if isinstance(data, dict) else None
+    message = shown(error.message[:MAX_MESSAGE])
     if not isinstance(listed, list):
-        return RemoteError(error.code, shown(error.message))
+        return RemoteError(error.code, message)
+    _check_size(listed, MAX_FORM_CHARS)
     visits = [cast(Raw, one) for one in cast("list[Any]", listed) if isinstance(one, dict)][:MAX_AT_ONCE]
     labelled = [label_question(server, _ELICITATION, {**visit, "mode": "url"}) for visit in visits]
-    return RemoteError(error.code, shown(error.message[:MAX_MESSAGE]), {"elicitations": labelled})
+    return RemoteError(error.code, message, {"elicitations": labelled})
 
 
 def label_question(server: str, method: str, params: Raw) -> Raw:
     """Return a question's params as its client may show them; raises RemoteError where it cannot be shown."""
+    _check_size(params, MAX_SAMPLING_CHARS if method == _SAMPLING else MAX_FORM_CHARS)
     meta = params.get("_meta")
     own: Raw = cast(Raw, meta) if isinstance(meta, dict) else {}
     marked: Raw = {**{key: value for key, value in own.items() if not key.startswith("portico/")}, SERVER: server}
     asked = {key: value for key, value in params.items() if key != "_meta"}
-    _check_size(asked, MAX_SAMPLING_CHARS if method == _SAMPLING else MAX_FORM_CHARS)
     if method == _ELICITATION:
         asked = _label_elicitation(server, asked)
     elif method == _SAMPLING:
@@ -235,10 +239,8 @@ def _exact(value: str) -> str:
 
 
 def _base64(value: str) -> str:
-    try:
-        binascii.a2b_base64(value, strict_mode=True)
-    except ValueError:
-        raise _refused("an image or sound in it is not base64") from None
+    if not value.isascii() or "\x1b" in value:
+        raise _refused("an image or sound in it is not base64")
     return value
 
 
