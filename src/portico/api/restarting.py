@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from portico.api import models
 from portico.api.bodies import fresh
@@ -32,11 +32,14 @@ def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter
             503: {"description": "It could not be started: why, and what it wrote last."},
         },
     )
-    async def restart(name: Name, _: Annotated[Nothing, Query()]) -> Response:
+    async def restart(request: Request, name: Name, _: Annotated[Nothing, Query()]) -> Response:
         """Ends a quarantine too. Calls under way end on the old one; new ones go to the new one. Takes no body.
 
         Without a token, send `Content-Type: application/json`: no page of another origin can.
         """
+        if _could_be_a_form(request):
+            advice = "Send Content-Type: application/json."
+            return problem(415, "the request does not say that it is JSON", advice=advice)
         entry = sight.snapshot.server(name)
         upstream = upstreams.get(entry.name)
         if upstream is None:
@@ -62,3 +65,10 @@ def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter
         return fresh(body)
 
     return router
+
+
+def _could_be_a_form(request: Request) -> bool:
+    """Whether a page of another origin could send this request without asking for leave."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
+    return kind != "application/json" and not has_token

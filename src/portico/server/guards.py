@@ -88,9 +88,7 @@ class Addressed:
 class SameOrigin:
     """Lets requests that change something through only from the gateway's own pages, and from no page at all.
 
-    A page of another port of this machine is another site. A POST that a page could send without asking for leave (a
-    form, a plain `fetch`) is refused also where it does not say where it comes from: there has to be a token, or a
-    body declared as JSON.
+    A page of another port of this machine is another site.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -107,9 +105,6 @@ def _refuse_foreign(scope: Scope) -> Response | None:
     if origin is not None and origin.partition(b"://")[2].lower() != host.lower():
         advice = "Only the gateway's own pages, and programs, change something here."
         return problem(403, "the request is of another page (its Origin)", advice, {})
-    is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == b"application/json"
-    if scope["method"] == "POST" and not is_json and IDENTITY not in scope:
-        return problem(415, "the request does not say that it is JSON", "Send Content-Type: application/json.", {})
     return None
 
 
