@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import promises, promises_doing, promises_running, promises_using
+from tests import promises, promises_doing, promises_running, promises_security, promises_using
 from tests.promises import HOUSE, SEARCH, SHOWN, Promise
 from tests.promises_doing import DOING
 from tests.promises_running import RUNNING
+from tests.promises_security import REVIEWED
 from tests.promises_using import USING
 
 PROMISES = (
@@ -18,6 +19,7 @@ PROMISES = (
     *promises_doing.PROMISES,
     *promises_running.PROMISES,
     *promises_using.PROMISES,
+    *promises_security.PROMISES,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +78,13 @@ SECTIONS = {
         "3 Python API",
         "4 Documentation, 5 README",
         "6 Speed, 7 Peers",
+        "must show",
+    },
+    REVIEWED: {
+        "1 Nothing holds the event loop",
+        "2 Nothing is shared by a claimed name",
+        "3 Findings 4 to 21",
+        "4 A lock file",
         "must show",
     },
 }

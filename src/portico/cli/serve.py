@@ -34,6 +34,8 @@ from portico.server.slow_clients import Patience, most_connections
 from portico.upstream.status import TROUBLED
 
 POLL_S = 0.05
+SWITCH_S = 0.001
+"""How long a thread that computes keeps the others waiting: every step of a request may have to wait that long."""
 
 
 def command(files: Sequence[str], flags: Mapping[str, Any], profiles: Sequence[str]) -> int:
@@ -77,6 +79,7 @@ def bound(host: str, port: int) -> socket.socket:
 async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listening: socket.socket) -> int:
     config = setup.config
     settings = config.gateway
+    sys.setswitchinterval(SWITCH_S)
     async with Gateway(config) as gateway, following(gateway, setup):
         watched = gateway.watched()
         here = () if is_loopback(settings.host) or settings.host in EVERYWHERE else (settings.host,)
