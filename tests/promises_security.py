@@ -218,7 +218,7 @@ FINDINGS = promises(
     ),
     (
         "reviewed.21-rest",
-        "Other pages restart nothing, a client's own _meta reaches no server, links stay with the server that gave them.",
+        "Other pages restart nothing, a client's own _meta reaches no server, links stay with their server.",
         (
             f"{ORIGINS}::test_a_page_of_another_port_restarts_nothing",
             f"{META}::test_what_a_client_adds_of_its_own_reaches_no_server",
