@@ -13,9 +13,13 @@ from typing import Any, cast
 from portico.catalog.tool import encoded
 from portico.errors import RemoteError
 from portico.upstream.backend import Ask, Connection, Hello, Raw
+from portico.upstream.json_values import weight
 
 MAX_PAGES = 1_000
-MAX_ITEMS = 50_000
+MAX_ITEMS = 10_000
+"""Of one list; the largest of 243 real servers has 353 tools."""
+MAX_LISTED = 16 * 1024**2
+"""Characters of one list: beyond it no further page is asked for, and no further entry kept."""
 MAX_WARNINGS = 50
 MAX_PART = 128 * 1024
 """Bytes of one part of a definition (a schema, annotations); the largest schema of 5,700 real tools has 76 kB."""
@@ -63,7 +67,7 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
     warnings: list[str] = []
     # Tools are asked for even when undeclared: some servers forget to declare them.
     listed = await _pages(connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities)
-    tools, notes = await asyncio.to_thread(salvage, listed) if len(listed) > LARGE else salvage(listed)
+    tools, notes = await asyncio.to_thread(salvage, listed)
     warnings += notes
     lesser: dict[str, tuple[Raw, ...]] = {"resources": (), "resourceTemplates": (), "prompts": ()}
     for capability, method, key in (
@@ -81,8 +85,7 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
                 warnings.append(f"declares {capability} but answers {method} with: {error.message}")
             continue
         identity = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}[key]
-        about = (found, identity, method)
-        lesser[key], notes = await asyncio.to_thread(_sayable, *about) if len(found) > LARGE else _sayable(*about)
+        lesser[key], notes = await asyncio.to_thread(_sayable, found, identity, method)
         warnings += notes
     offers = Offers(lesser["resources"], lesser["resourceTemplates"], lesser["prompts"])
     more = len(warnings) - MAX_WARNINGS
@@ -91,6 +94,7 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
 
 async def _pages(connection: Connection, method: str, key: str, timeout: float, *, required: bool) -> list[Any]:
     items: list[Any] = []
+    size = 0
     seen: set[str] = set()
     cursor: str | None = None
     until = time.monotonic() + MAX_TIMES * timeout
@@ -103,11 +107,12 @@ async def _pages(connection: Connection, method: str, key: str, timeout: float, 
             return []
         found = page.get(key)
         items += cast("list[Any]", found) if isinstance(found, list) else []
+        size += await asyncio.to_thread(weight, found, MAX_LISTED)
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
             break
         # A server whose cursors never end, or go round, gives us what it gave so far.
-        if cursor in seen or len(items) >= MAX_ITEMS or time.monotonic() > until:
+        if cursor in seen or len(items) >= MAX_ITEMS or size >= MAX_LISTED or time.monotonic() > until:
             break
         seen.add(cursor)
     return items
@@ -117,7 +122,11 @@ def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """The tools that can be named, each with its own warnings, and warnings about the rest."""
     kept: dict[str, Entry] = {}
     dropped: list[str] = []
+    size = 0
     for position, item in enumerate(items):
+        if len(kept) >= MAX_ITEMS or size >= MAX_LISTED:
+            dropped.append(f"tools from the {position + 1}th on were left out: there are too many, or too large ones")
+            break
         name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or not name.strip():
             dropped.append(f"tool {position + 1} has no name and was left out")
@@ -129,6 +138,7 @@ def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
             dropped.append(f"tool {name!r} is listed more than once; the first was kept")
         else:
             kept[name] = _entry(cast(Raw, item))
+            size += len(kept[name].blob)
     return tuple(kept.values()), tuple(dropped)
 
 
@@ -136,9 +146,7 @@ def _entry(definition: Raw) -> Entry:
     """A tool with every part of its definition that can be kept."""
     definition, notes = _shorten_description(definition)
     try:
-        blob = encoded(definition)
-        if len(blob) <= MAX_PART:
-            return Entry(definition, blob, (*notes, *_flaws(definition)))
+        return Entry(definition, _encode_part(definition), (*notes, *_flaws(definition)))
     except ValueError:
         pass
     lost = {key: reason for key, value in definition.items() if (reason := _problem({key: value}))}
@@ -158,10 +166,20 @@ def _shorten_description(definition: Raw) -> tuple[Raw, tuple[str, ...]]:
 def _problem(value: Any) -> str:
     """Why a value cannot be kept as JSON; empty when it can."""
     try:
-        size = len(encoded(value))
+        _encode_part(value)
     except ValueError as error:
         return str(error)
-    return f"it has {size} bytes, and {MAX_PART} are kept" if size > MAX_PART else ""
+    return ""
+
+
+def _encode_part(value: Any) -> bytes:
+    """Encode what is not too large; raises ValueError, with the reason, for what cannot be kept."""
+    # Counted first: encoding megabytes holds up everybody.
+    if weight(value, 2 * MAX_PART) < 2 * MAX_PART:
+        blob = encoded(value)
+        if len(blob) <= MAX_PART:
+            return blob
+    raise ValueError(f"it has more than {MAX_PART} bytes")
 
 
 def _flaws(definition: Raw) -> tuple[str, ...]:
@@ -180,11 +198,16 @@ def _sayable(items: Iterable[Any], identity: str, method: str) -> tuple[tuple[Ra
     """The entries of a lesser list that can be named and kept, and warnings about the others."""
     kept: list[Raw] = []
     dropped: list[str] = []
+    size = 0
     for position, item in enumerate(items):
+        if len(kept) >= MAX_ITEMS or size >= MAX_LISTED:
+            dropped.append(f"{method}: entries from the {position + 1}th on were left out, as too many or too large")
+            break
         if not isinstance(item, dict) or not isinstance(item.get(identity), str):
             dropped.append(f"entry {position + 1} of {method} has no {identity} and was left out")
         elif reason := _problem(item):
             dropped.append(f"entry {position + 1} of {method} was left out: {reason}")
         else:
             kept.append(cast(Raw, item))
+            size += weight(item, MAX_PART)
     return tuple(kept), dropped

@@ -9,8 +9,11 @@ from portico.catalog.visible import quoted
 from portico.disclosure.metatools import parameters
 from portico.errors import InvalidArguments
 from portico.upstream.backend import Raw
+from portico.upstream.json_values import has_more_values
 
 MAX_UNKNOWN = 5
+MAX_READ = 25_000
+"""JSON values of a text that is read as what it says: it was one value when the request's were counted."""
 
 
 def checked_arguments(name: str, arguments: Any) -> Raw:
@@ -38,6 +41,8 @@ def checked_arguments(name: str, arguments: Any) -> Raw:
 def _repaired(shape: Raw, value: Any) -> tuple[Any, str]:
     kind: str = shape["type"]
     if isinstance(value, str) and kind in ("object", "array", "integer", "number", "boolean"):
+        if len(value) > MAX_READ and has_more_values(value.encode(errors="replace"), MAX_READ):
+            return value, f"has more than {MAX_READ:,} JSON values"
         with contextlib.suppress(orjson.JSONDecodeError):
             read = orjson.loads(value)
             # One name is a name, whatever it looks like: there are tools called `123` and `true`.

@@ -6,10 +6,11 @@ recurses, however deep a value is.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, cast
 
 from portico.upstream import jsontext
+from portico.upstream.json_values import weight
 from portico.upstream.json_windows import CLOSING, Part, whole, windows
 
 __all__ = ["Part", "compact", "decoded", "dismantle", "encode", "lines", "parts", "weight", "whole"]
@@ -21,43 +22,10 @@ MAX_INDENT = 12
 _CONTAINERS = (dict, list)
 """A union would be made anew at every look."""
 _FREED = 4_096
-_LONG_NUMBER = 10**18
 _COUNTED = 16_384
-"""Keys that are looked at at once."""
+"""Keys that are sorted at once."""
 _LONG_TEXT = 64 * 1024
 """Characters of a text that are encoded at once."""
-
-
-def weight(value: Any, stop: int) -> int:
-    """About how many characters a value has as JSON; counting ends once `stop` is reached."""
-    if isinstance(value, str):
-        return len(value) + 3
-    total = 5
-    pending: list[Any] = [value]
-    while pending and total < stop:
-        one = pending.pop()
-        children: Iterable[Any] = ()
-        # Before they are looked at: a million children must not be walked to learn that they are many.
-        if isinstance(one, dict):
-            total += 2 + 4 * len(one)
-            if total < stop:
-                keys = iter(cast("dict[str, Any]", one))
-                while total < stop and (length := sum(map(len, islice(keys, _COUNTED)))):
-                    total += length
-                children = one.values()
-        elif isinstance(one, list):
-            total += 2 + 2 * len(one)
-            children = one if total < stop else ()
-        for child in children:
-            if isinstance(child, str):
-                total += len(child) + 3
-            elif isinstance(child, _CONTAINERS):
-                pending.append(child)
-            elif type(child) is int and not -_LONG_NUMBER < child < _LONG_NUMBER:
-                total += child.bit_length() // 3
-            else:
-                total += 3
-    return total
 
 
 def parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Iterator[Part]:

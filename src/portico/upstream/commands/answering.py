@@ -5,7 +5,7 @@ import signal
 from typing import Any, cast
 
 from portico.config.command_tool import CommandTool
-from portico.upstream import jsontext
+from portico.upstream import json_windows
 from portico.upstream.backend import Raw
 from portico.upstream.commands.running import Ran
 
@@ -74,11 +74,11 @@ def _tail(text: str, cut: bool) -> str:
 
 def _json(program: str, ran: Ran, text: str) -> Raw:
     try:
-        value: Any = jsontext.loads(ran.stdout.strip())
+        value: Any = json_windows.read(ran.stdout.strip())
     except ValueError:
         try:
             # Colours, or bytes that are not UTF-8, may be all that is wrong with it.
-            value = jsontext.loads(text.strip().removeprefix("\ufeff").encode())
+            value = json_windows.read(text.strip().removeprefix("\ufeff").encode())
         except ValueError as error:
             said = plain(ran.stderr).strip()
             told = [

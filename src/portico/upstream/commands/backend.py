@@ -19,6 +19,7 @@ from portico.upstream.commands.filling import Filled, Refused, filled
 from portico.upstream.commands.listing import definition
 from portico.upstream.commands.running import Closed, Flood, Surroundings, batch_refusal, located, run
 from portico.upstream.envelope import MODERN_VERSION
+from portico.upstream.json_windows import LARGE
 from portico.upstream.process import POSIX
 
 _LARGE = 2**18
@@ -119,7 +120,9 @@ class CommandsConnection:
             except Closed:
                 raise BackendUnavailable(f"{self._backend.name}: {program} was ended with the connection") from None
         if len(ran.stdout) < _LARGE:
-            return answer(program, tool, ran)
+            if len(ran.stdout) < LARGE:
+                return answer(program, tool, ran)
+            return await asyncio.to_thread(answer, program, tool, ran)
         return await asyncio.to_thread(answer, program, tool, ran)
 
     def _batch(self, command: Filled) -> str:

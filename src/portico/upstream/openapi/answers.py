@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from portico.upstream import jsontext
+from portico.upstream import json_windows
 from portico.upstream.backend import Raw
 
 SHOWN_ERROR_CHARS = 8_000
@@ -96,7 +96,7 @@ def _content(answer: Answer) -> Raw:
     kind = answer.media_type
     if kind.endswith(("json", "+json")) or (kind in ("", "text/plain") and answer.body.lstrip()[:1] in (b"{", b"[")):
         try:
-            value: Any = jsontext.loads(answer.body)
+            value: Any = json_windows.read(answer.body)
         except (ValueError, RecursionError):
             pass
         else:

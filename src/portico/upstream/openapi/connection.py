@@ -6,7 +6,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from portico.errors import INVALID_PARAMS, METHOD_NOT_FOUND, BackendUnavailable, RemoteError
-from portico.upstream import jsonrpc
+from portico.upstream import json_windows, jsonrpc
 from portico.upstream.backend import NO_OPTIONS, Ask, Hello, Raw
 from portico.upstream.envelope import MODERN_VERSION
 from portico.upstream.http_headers import safe_url
@@ -107,7 +107,9 @@ class OpenApiConnection:
             return failure(f"This cannot be sent: {error}")
         answer = await self._exchange.ask(plan.method, url, headers, body)
         if len(answer.body) < _LARGE:
-            return self._result(plan, answer)
+            if len(answer.body) < json_windows.LARGE:
+                return self._result(plan, answer)
+            return await asyncio.to_thread(self._result, plan, answer)
         return await asyncio.to_thread(self._result, plan, answer)
 
     def _address(self, plan: Plan, arguments: Raw) -> str:
