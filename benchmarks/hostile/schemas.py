@@ -151,9 +151,9 @@ KINDS = (
          sends(lambda: repeat("[[[[[[1]]]]]]", CLIENT_BYTES, '{"x":[', "]}")), one(lambda: _tree(
          "anyOf"))),
     Kind("$dynamicRef, value nested 150 deep", "client", EXPLAIN, sends(_nested), one(_dynamic)),
-    Kind("$defs that double 13 times, arguments wrong", "client", EXPLAIN, sends(
+    Kind("$defs that double 10 times, arguments wrong", "client", EXPLAIN, sends(
          lambda: '{"x":{"a":1}}'),
-         one(lambda: _doubling_defs(12))),
+         one(lambda: _doubling_defs(10))),
     Kind("anyOf of 5,000, 4 MB of items", "client", EXPLAIN, sends(lambda: _items('{"a":1}')),
          one(lambda: _array(f'"items":{{"anyOf":[{_anyof_of(5_000)}]}}'))),
     Kind("if/then/else nested, every one evaluated", "client", EXPLAIN, sends(lambda: '{"x":1}'),
