@@ -4,7 +4,7 @@
     python -m benchmarks.startup        spawn of `portico stdio` → first search answer, beside `import mcp`
     python -m benchmarks.neighbours     calls to a healthy server while its neighbours are slow, silent, dead or noisy
     python -m benchmarks.faults         the same for every fault of the matrix in tests/faults, one server for each
-    python -m benchmarks.stalls         a hostile client and a hostile server beside a polite client, 170 inputs:
+    python -m benchmarks.stalls         a hostile client and a hostile server beside a polite client, 171 inputs:
                                         longest pause of the event loop, the polite client's p99, memory;
                                         with --faults how long the loop stands still for each of those faults
     python -m benchmarks.load           1 … 256 clients at once, beside a byte relay and FastMCP's proxy; then a flood

@@ -1,13 +1,15 @@
 """The longest pauses of an event loop, measured in processor time, which other programs of the machine do not add to.
 
 Two things keep everybody waiting. A turn of the event loop: what its thread used from one look at the sockets to the
-next. And the interpreter's lock held by any thread: another thread asks for it every few milliseconds; how long it
-waited counts, but no more than what the whole process computed meanwhile.
+next. And the interpreter's lock held by another thread: a third one asks for it every few milliseconds; how long it
+waited counts, but no more than what threads other than the loop's computed meanwhile, and less where the loop turned:
+it may have waited for a processor only.
 """
 
 import asyncio
 import asyncio.base_events
 import socket
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -32,19 +34,24 @@ class Meter:
 
     def __init__(self) -> None:
         self._turn_s = self._lock_s = 0.0
+        self._turns = 0
 
     def turned(self, seconds: float) -> None:
         """Note what one turn of the loop took."""
+        self._turns += 1
         self._turn_s = max(self._turn_s, seconds)
 
     def watch_lock(self) -> None:
-        """Ask for the interpreter's lock for ever; a thread's work."""
+        """Ask for the interpreter's lock for ever; a thread's work. The loop runs in the main thread."""
+        loop = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
         while True:
-            began, used = time.perf_counter(), time.process_time()
+            began, turns = time.perf_counter(), self._turns
+            used = time.process_time() - time.clock_gettime(loop)
             time.sleep(ASK_S)
             waited = time.perf_counter() - began - ASK_S
-            computed = time.process_time() - used
-            self._lock_s = max(self._lock_s, min(waited, computed))
+            computed = time.process_time() - time.clock_gettime(loop) - used
+            held = min(waited, computed) / (1 + self._turns - turns)
+            self._lock_s = max(self._lock_s, held)
 
     def take(self) -> Pauses:
         """The longest of each, and begin anew."""

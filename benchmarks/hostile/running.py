@@ -24,6 +24,8 @@ IDLE_SHARE, IDLE_S, IDLE_MOST_S = 0.25, 0.15, 10.0
 """A gateway that uses less of a core than this for so long has nothing left to do."""
 
 
+LATE_S = 2.0
+"""When a gateway has loaded what it loads after its start."""
 _HOSTILE = "benchmarks.hostile.server"
 LISTED_TRIES = 100
 """How often it is asked whether a new listing was taken, every 50 ms; some never are."""
@@ -185,6 +187,7 @@ async def _ready(one: Measured) -> None:
             ("run_workflow", {"intent": "add 1 and 2"}),
         ):
             await client.call(name, arguments)
+    await asyncio.sleep(LATE_S)
     await one.become("(floor: small calls)", 1)
     await one.become("", 2)
     await one.idle()

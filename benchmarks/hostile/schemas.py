@@ -151,9 +151,9 @@ KINDS = (
          sends(lambda: repeat("[[[[[[1]]]]]]", CLIENT_BYTES, '{"x":[', "]}")), one(lambda: _tree(
          "anyOf"))),
     Kind("$dynamicRef, value nested 150 deep", "client", EXPLAIN, sends(_nested), one(_dynamic)),
-    Kind("$defs that double 13 times, arguments wrong", "client", EXPLAIN, sends(
+    Kind("$defs that double 10 times, arguments wrong", "client", EXPLAIN, sends(
          lambda: '{"x":{"a":1}}'),
-         one(lambda: _doubling_defs(12))),
+         one(lambda: _doubling_defs(10))),
     Kind("anyOf of 5,000, 4 MB of items", "client", EXPLAIN, sends(lambda: _items('{"a":1}')),
          one(lambda: _array(f'"items":{{"anyOf":[{_anyof_of(5_000)}]}}'))),
     Kind("if/then/else nested, every one evaluated", "client", EXPLAIN, sends(lambda: '{"x":1}'),
@@ -195,9 +195,12 @@ KINDS = (
          sends(lambda: to_json({"items": repeat("1", CLIENT_BYTES * 9 // 10, "[", "]")})), one(
          _texts)),
     Kind("pattern with look-ahead, 4 MB of text", "server", PATTERN, sends(lambda: _x("a")),
-         one(lambda: _pattern("^(?=(a+)+$)b"))),
-    Kind("pattern with look-ahead, 40 characters", "server", PATTERN, sends(lambda: _x("a", 48)),
-         one(lambda: _pattern("^(?=(a+)+$)b"))),
+         one(lambda: _pattern("^((?=a)a+)+$"))),
+    Kind("pattern with look-ahead, 100,000 short texts", "server", PATTERN,
+         sends(lambda: _items(f'"{"a" * 38}!"')),
+         one(lambda: _array('"items":{"type":"string","pattern":"^((?=a)a+)+$"}'))),
+    Kind("pattern with look-behind, 4 MB of text", "server", PATTERN, sends(lambda: _x("a")),
+         one(lambda: _pattern("(?<=a)(a|aa)+$"))),
     Kind("pattern with a back reference, 4 MB of text", "server", PATTERN, sends(lambda: _x("ab")),
          one(lambda: _pattern("(.*)(.*)(.*)\\1\\2\\3x$"))),
     Kind("pattern with nested counts, 4 MB of text", "server", PATTERN, sends(lambda: _x("a")),
@@ -207,15 +210,16 @@ KINDS = (
     Kind("format regex, 4 MB of text", "server", PATTERN, sends(lambda: _x("(a|b)*")), one(
          lambda: _format("regex"))),
     Kind("anyOf of 200 for an answer, 20,000 items", "server", OUTPUT, sends(lambda: "{}"),
-         one(_texts, lambda: _rows_output(f'{{"anyOf":[{_anyof_of(200)}]}}')), lambda: _rows(
-         '{"a":1}')),
+         one(lambda: '{"type":"object"}', lambda: _rows_output(f'{{"anyOf":[{_anyof_of(200)}]}}')),
+         lambda: _rows("1", BOUND // 3)),
     Kind("array of strings for an answer, items wrong", "server", OUTPUT, sends(lambda: "{}"),
-         one(lambda: '{"type":"object"}', lambda: _rows_output(TEXT)), lambda: _rows("[]")),
+         one(lambda: '{"type":"object"}', lambda: _rows_output(TEXT)),
+         lambda: _rows("[]", BOUND // 2)),
     Kind("recursive anyOf for an answer, nested 100 deep", "server", OUTPUT, sends(lambda: "{}"),
          one(lambda: '{"type":"object"}', lambda: _output(_tree("anyOf"))), lambda: structured(
          _nested(100))),
     Kind("pattern with look-around for an answer", "server", OUTPUT, sends(lambda: "{}"),
-         one(lambda: '{"type":"object"}', lambda: _output(_pattern("^(?=(a+)+$)b"))),
+         one(lambda: '{"type":"object"}', lambda: _output(_pattern("(?<=a)(a|aa)+$"))),
          lambda: structured(_x("a", BOUND - 4096))),
     Kind("schema of 20,000 parameters, described", "server", RENDER,
          runs("describe_tools", lambda: '{"names":["hostile.t"],"detail":"full"}'), one(

@@ -25,7 +25,7 @@ PREPARE_S = 45.0
 KILL_MB = 4_096.0
 """A gateway that grows by so much is ended, before the machine is."""
 MOST_S = 1.5
-"""How long an attack is repeated, if the polite client makes too few calls meanwhile."""
+"""How long an attack is repeated, where the polite client makes too few calls meanwhile."""
 QUIET = 25
 """Calls between two attacks; all of them together say what calls take when nothing is wrong."""
 SPIN_S = 2.0
@@ -97,8 +97,9 @@ class Trial:
             async with (
                 _watched(gateway, before, felt),
                 stacks.sampled(gateway.process, self._places),
-                _calling(polite) as felt.calls,
+                _calling(polite) as calls,
             ):
+                felt.calls = calls
                 await self._strike(gateway, kind, felt)
         felt.where = stacks.find_busiest(self._places)
         if felt.hung or not await self._settle(gateway, before, felt) or felt.ended == "timed out":
@@ -117,8 +118,9 @@ class Trial:
                 await self._become(gateway, kind)
                 listed = time.perf_counter() - begun
                 await gateway.attack(kind=kind.name, prepare=True)
-            if not kind.relists:
-                gateway.sent_by_server()  # the listing is not the attack
+            if not kind.relists:  # then neither the listing nor what calls took meanwhile is part of it
+                gateway.sent_by_server()
+                felt.calls.clear()
             first = last = time.perf_counter()
             while last == first or (len(felt.calls) < self._least and last - first < MOST_S):
                 begun = time.perf_counter()

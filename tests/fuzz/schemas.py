@@ -10,10 +10,12 @@ from typing import Any
 from portico.upstream.backend import Raw
 
 PATTERNS = (
-    "^(?=(a+)+$)b",
+    "^((?=a)a+)+$",
+    "^(a|(?=a)aa)+$",
     "^(?!.*(a+)+b)",
     "(a*)*\\1b",
     "(?<=a)(a|aa)+$",
+    "(?<!b)(ab|a|b)+c$",
     "^((a{1,40}){1,40}){1,20}$",
     "^(a|b|ab)*c$",
     "(.*)(.*)(.*)\\1\\2x$",

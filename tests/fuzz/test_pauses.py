@@ -4,9 +4,11 @@ Nothing is measured in time here: `python -m tests.fuzz.pauses --minutes 10` doe
 """
 
 import asyncio
+import faulthandler
 import json
 import random
 import resource
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +20,14 @@ CASES = 40 * FACTOR
 LONGEST_ANSWER = 256 * 1024
 """Characters: what is said of a value that does not fit must not grow with the value."""
 GROWTH_MB = 512
+
+
+@pytest.fixture(autouse=True)
+def ended_if_it_hangs() -> Iterator[None]:
+    """A call that never gives the interpreter's lock back cannot be cancelled: the process is ended, with its stack."""
+    faulthandler.dump_traceback_later(5 * PATIENCE_S, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def peak_mb() -> float:
