@@ -14,7 +14,11 @@ from urllib.parse import unquote
 
 MAX_URI_CHARS = 4_096
 """Of an address that is matched with globs or templates, or that is read without being listed."""
-_END = r"(?:[/\\?#]|%(?:25)?(?:2f|5c|3f|23))"
+_END = r"(?:[/\\?#;]|%(?:25)?(?:2f|5c|3f|23|3b))"
+_IGNORED = re.compile(r"[\x00-\x20\x7f]")
+_REPEATED = re.compile(r"/(?:\.?/)+")
+"""Slashes of a path that mean one: `//` and `/./`."""
+_MAX_DECODED = 4
 _CLIMBING = re.compile(rf"(?:^|{_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_END})", re.IGNORECASE)
 
 
@@ -77,10 +81,14 @@ class Globs:
 
     def permits(self, *forms: str, default: bool) -> bool:
         """Whether a name is kept, given in every form that it may be read as; `deny` wins, in upper or lower case."""
-        folded = [form.lower() for form in forms] if self.deny else []
-        if any(fnmatchcase(form, glob.lower()) for glob in self.deny for form in folded):
+        if self.denies(*forms):
             return False
         return default if self.allow is None else _matches(forms, self.allow)
+
+    def denies(self, *forms: str) -> bool:
+        """Whether a name is denied in one of its forms, in upper or lower case."""
+        folded = [form.lower() for form in forms] if self.deny else []
+        return any(fnmatchcase(form, glob.lower()) for glob in self.deny for form in folded)
 
 
 @dataclass(frozen=True)
@@ -137,14 +145,18 @@ class Scope:
 
         `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
         denied or others are named. Where addresses are named, one that climbs (`..`) or is too long is not among them;
-        a percent-encoded one is matched as what it stands for, too.
+        a percent-encoded one is matched as what it stands for, too. One that a server may read as a denied one is
+        denied.
         """
         rules = self._rules(server)
         forms: tuple[str, ...] = (uri,)
         if rules.resources.narrows or (self.resources is not None and "*" not in self.resources):
-            if len(uri) > MAX_URI_CHARS or climbs(uri):
+            if len(uri) > MAX_URI_CHARS:
                 return False
             forms = _decoded(uri)
+            plain = tuple(map(_plain, forms))
+            if any(map(climbs, (*forms, *plain))) or rules.resources.denies(*plain):
+                return False
         return rules.resources.permits(*forms, default=linked or not rules.narrowed) and self._names(
             server, forms, self.resources, default=linked
         )
@@ -187,10 +199,19 @@ def climbs(uri: str) -> bool:
 
 
 def _decoded(uri: str) -> tuple[str, ...]:
-    if "%" not in uri:
-        return (uri,)
-    once = unquote(uri)
-    return (uri, once, unquote(once))
+    """An address as it is, and percent-decoded again and again."""
+    forms = [uri]
+    while "%" in forms[-1] and len(forms) < _MAX_DECODED:
+        forms.append(unquote(forms[-1]))
+    return tuple(forms)
+
+
+def _plain(uri: str) -> str:
+    """An address as a server may read it: without blanks and control characters, its slashes made plain."""
+    scheme, sign, path = _IGNORED.sub("", uri).replace("\\", "/").partition("://")
+    if not sign:
+        return _REPEATED.sub("/", scheme)
+    return f"{scheme}://{_REPEATED.sub('/', path)}"
 
 
 def _matches(forms: tuple[str, ...], globs: tuple[str, ...]) -> bool:

@@ -184,8 +184,9 @@ def test_gateways_that_share_a_log_each_keep_their_chain(home: Home) -> None:
         (lambda kept: kept[2:], "missing"),
         (lambda kept: [*kept[:3], b'{"at":"x","tool":"forged"}\n', *kept[3:]], "without a MAC"),
         (lambda kept: [*kept[:4], *kept[6:]], "missing"),
+        (lambda kept: kept[6:], "missing"),
     ],
-    ids=["changed", "taken out", "swapped", "beheaded", "forged", "the end of a run"],
+    ids=["changed", "taken out", "swapped", "beheaded", "forged", "the end of a run", "the oldest run"],
 )
 def test_a_line_that_was_changed_taken_out_or_put_in_is_found(home: Home, change: Any, said: str) -> None:
     write(home.folder / "data", 6)

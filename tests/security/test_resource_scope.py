@@ -181,6 +181,26 @@ async def test_an_address_that_a_server_neither_lists_nor_has_a_template_for_is_
         assert "resources.unlisted" in refused["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///srv/./secret/b",
+        "file:///srv//secret/b",
+        "file:////srv/.//secret/b",
+        "file:///srv\\secret/b",
+        "file:///srv/sec\tret/b",
+        "file:///srv/%252573ecret/b",
+        "file:///srv/%2E/secret/b",
+        "file:///srv/%2fsecret/b",
+        "file:///srv/open/..;/secret/b",
+        "file:///srv/open/.%00./secret/b",
+    ],
+)
+async def test_a_denied_address_is_denied_however_its_path_is_written(uri: str) -> None:
+    async with opened({"resources": {"unlisted": True, "deny": ["file:///srv/secret/*"]}}) as house:
+        assert await house.readable(uri, "file:///srv/open//b") == ["file:///srv/open//b"]
+
+
 @pytest.mark.parametrize("uri", ["notes://%73ecret/1", "notes://%2573ecret/1", "NOTES://Secret/1"])
 async def test_a_denied_address_is_denied_however_it_is_spelt(uri: str) -> None:
     async with opened({"resources": {"unlisted": True, "deny": ["notes://secret/*"]}}) as house:

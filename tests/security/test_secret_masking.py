@@ -1,6 +1,8 @@
 """Values of configured secrets reach nobody through failures: not clients, not REST, not `status`, not scripts."""
 
 import asyncio
+import base64
+import html
 import json
 import sys
 from collections.abc import AsyncGenerator
@@ -21,6 +23,7 @@ from portico.testing import connect
 from tests.api.serving import side_door
 from tests.cli.conftest import Home
 from tests.interaction.fakes import ask, said
+from tests.interaction.raw import raw_lines
 
 PATIENCE_S = 60
 PASSWORD = "correct horse & battery"
@@ -30,12 +33,15 @@ import json, os, sys
 
 PASSWORD = os.environ.get("SHOP_PASSWORD", "")
 SCHEMA = {"type": "object"}
-NAMES = ("refuse", "fail", "fail_large", "succeed", "die")
+NAMES = ("refuse", "fail", "fail_large", "succeed", "die", "tell")
 TOOLS = [{"name": name, "inputSchema": SCHEMA} for name in NAMES]
 if "--broken" in sys.argv:
     sys.exit(f"cannot log in with {PASSWORD}")
 if "--long" in sys.argv:
     sys.exit("x" * 980 + PASSWORD + "y" * 200)
+
+def send(method, params):
+    print(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}), flush=True)
 
 def answer(message):
     method, params = message["method"], message.get("params") or {}
@@ -53,6 +59,12 @@ def answer(message):
     if name == "die":
         print("lost with", PASSWORD, file=sys.stderr, flush=True)
         sys.exit(3)
+    if name == "tell":
+        token = params["_meta"]["progressToken"]
+        said = {"level": "error", "logger": "shop", "data": {"login": [f"with {PASSWORD}"]}}
+        send("notifications/message", said)
+        send("notifications/progress", {"progressToken": token, "progress": 1, "message": f"with {PASSWORD}"})
+        return {"result": {"content": []}}
     text = f"the password is {PASSWORD}"
     if name == "fail_large":
         text = "x" * 300_000 + text
@@ -130,6 +142,17 @@ async def test_a_large_error_result_is_masked_to_its_end(tmp_path: Path) -> None
         shows_nothing(result.model_dump_json())
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_progress_and_log_messages_tell_clients_no_secret(tmp_path: Path, era: Any) -> None:
+    async with running(configured(tmp_path)) as gateway, raw_lines(gateway.door(), era) as client:
+        meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
+        arguments = {"name": "shop.tell", "arguments": {}}
+        answer = await client.request("tools/call", {"name": "call_tool", "arguments": arguments, "_meta": meta})
+        assert "error" not in answer
+        told = [one["params"] for one in client.unasked if one["method"] != "notifications/initialized"]
+        assert [one.get("message") or one.get("data") for one in told] == [{"login": ["with ***"]}, "with ***"]
+
+
 async def test_a_result_that_is_no_error_passes_untouched(tmp_path: Path) -> None:
     async with running(configured(tmp_path)) as gateway, connect(gateway) as client:
         assert await ask(client, "call_tool", name="shop.succeed", arguments={}) == f"the password is {PASSWORD}"
@@ -160,7 +183,7 @@ async def test_rest_shows_no_secret_of_a_server_that_does_not_start(tmp_path: Pa
     async with side_door({}, configured(tmp_path, arg)) as side:
         for path in ("servers", "servers/shop"):
             shows_nothing(await side.get(path))
-        reply = await side.http.post("/api/v1/servers/shop/restart")
+        reply = await side.http.post("/api/v1/servers/shop/restart", json={})
         assert reply.status_code == 503
         shows_nothing(reply.text)
 
@@ -175,6 +198,23 @@ def test_the_command_line_shows_no_secret_of_a_server_that_fails(home: Home, com
         ran = home.run(*command, *more)
         assert "***" in ran.out + ran.err
         shows_nothing(ran.out + ran.err)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        base64.b64encode(b"user:p/ss wo&rd='x<").decode(),
+        base64.urlsafe_b64encode(b"a:p/ss wo&rd='x<:realm").decode(),
+        quote("p/ss wo&rd='x<", safe="").lower(),
+        html.escape("p/ss wo&rd='x<"),
+        "p/ss wo&amp;rd=&#39;x&lt;",
+        b"p/ss wo&rd='x<".hex(),
+    ],
+)
+def test_a_secret_is_found_in_what_it_was_encoded_as(written: str) -> None:
+    masked = Mask(["p/ss wo&rd='x<"]).over(written)
+    assert "***" in masked
+    assert len(written) - len(masked) >= 10, "only its ends may be left"
 
 
 def test_many_secrets_are_found_as_few_are() -> None:

@@ -30,9 +30,9 @@ async def served(config: Config | None = None, **options: Any) -> AsyncGenerator
         yield url
 
 
-async def try_token(url: str, token: str | None, address: str = HERE) -> httpx2.Response:
+async def try_token(url: str, token: str | None, address: str = HERE, **more: str) -> httpx2.Response:
     transport = httpx2.AsyncHTTPTransport(local_address=address)
-    headers = ACCEPT if token is None else {**ACCEPT, "authorization": f"Bearer {token}"}
+    headers = {**ACCEPT, **more} if token is None else {**ACCEPT, **more, "authorization": f"Bearer {token}"}
     async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE_S) as http:
         return await http.post(url, json=OPENING, headers=headers)
 
@@ -65,6 +65,16 @@ def test_serve_and_doctor_refuse_a_weak_token_also_from_a_variable(tmp_path: Pat
     examined = home.spawn("doctor", "--offline", env=weak)
     assert "door.token_weak" in examined.out
     assert "weakling" not in ran.err + examined.out + examined.err
+
+
+@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip"])
+async def test_an_address_that_a_request_claims_makes_guessing_no_faster(header: str) -> None:
+    async with served() as url:
+        claims = [
+            {header: f"for=10.1.2.{number}" if header == "forwarded" else f"10.1.2.{number}"} for number in range(40)
+        ]
+        refused = [await try_token(url, "wrong", **claim) for claim in claims]
+        assert refused[-1].status_code == 429
 
 
 async def test_wrong_tokens_are_slowed_down_by_address() -> None:

@@ -5,6 +5,7 @@ one, and is found only by whoever knows it.
 """
 
 import base64
+import html
 import json
 import os
 import re
@@ -22,6 +23,8 @@ _FEW_FORMS = 256
 _SHORT_TEXT = 16_384
 """Characters: the beginnings of a longer text would take more memory than they save time."""
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest)\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
+_URL_SAFE = str.maketrans("+/", "-_")
 _PATH = re.compile(r"(?:~?/|\.{1,2}/|[A-Za-z]:[\\/])")
 _HARMLESS = re.compile(r"[\d.,:_-]+|true|false|enabled|disabled|production|development|localhost", re.IGNORECASE)
 
@@ -128,5 +131,21 @@ def _forms(secret: str) -> Iterator[str]:
             yield piece
             yield from (json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1], repr(piece)[1:-1])
             data = piece.encode(errors="surrogatepass")
-            yield from (repr(data)[2:-1], quote(data, safe=""), quote(data), quote_plus(data))
-            yield base64.b64encode(data).decode().rstrip("=")
+            yield from (repr(data)[2:-1], data.hex(), data.hex().upper())
+            for encoded in (quote(data, safe=""), quote(data), quote_plus(data)):
+                yield from (encoded, _PERCENT.sub(lambda match: match[0].lower(), encoded))
+            for escaped in (html.escape(piece, quote=False), html.escape(piece)):
+                yield from (escaped, escaped.replace("&#x27;", "&#39;"))
+            yield from _base64_forms(data)
+
+
+def _base64_forms(data: bytes) -> Iterator[str]:
+    """Base64 of bytes, alone and inside of more (`user:password`): what is before them shifts every character."""
+    yield base64.b64encode(data).decode().rstrip("=")
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data).decode()
+        # A character that holds bits of what stands before or after is another each time.
+        end = encoded.find("=") - 1 if encoded.endswith("=") else len(encoded)
+        part = encoded[(0, 2, 3)[before] : end]
+        if len(part) >= SHORTEST:
+            yield from (part, part.translate(_URL_SAFE))

@@ -258,7 +258,7 @@ def _visible_url(url: Any) -> tuple[str, str]:
         port = f":{parts.port}" if parts.port is not None else ""
     except ValueError:
         raise _refused("it sends to an address that cannot be read") from None
-    if parts.scheme not in ("http", "https") or not host or not host.isascii() or "@" in parts.netloc:
+    if parts.scheme not in ("http", "https") or not host or not host.isascii() or set("@%") & set(parts.netloc):
         raise _refused("it sends to something else than a plain http or https address")
     if url.isascii():
         return url, host

@@ -75,6 +75,7 @@ def verify(lines: Iterable[bytes], key: bytes) -> Verdict:
     headless: dict[str, int] = {}
     recent: deque[str] = deque(maxlen=_RECENT)
     dropped: Mapping[str, Any] | None = None
+    orphan = ""  # where the first line stands, if it says that it was written after another
     for raw in lines:
         line = _parsed(raw)
         mac, chain, n = line.get("mac"), line.get("chain"), line.get("n")
@@ -95,12 +96,16 @@ def verify(lines: Iterable[bytes], key: bytes) -> Verdict:
                     headless[chain] = n
             elif not compare_digest(mac, _mac(key, before, _body(raw))):
                 verdict.add(f"{where} was changed")
+            elif n == 1 and before and verdict.sealed == 1:
+                orphan = where
             elif n == 1 and recent and before not in recent:
                 verdict.add(f"{where} was written after a line that is missing")
             ends[chain] = n, mac
             recent.append(mac)
             if isinstance(gone := line.get("dropped"), dict):
                 dropped = cast("dict[str, Any]", gone)
+    if orphan and dropped is None:
+        verdict.add(f"{orphan} was written after a line that is missing, and no full log was dropped")
     for chain, n in headless.items():
         if dropped is None or (dropped.get("chain") == chain and dropped.get("n") != n - 1):
             verdict.add(f"lines before line {n} of chain {chain} are missing, and no full log was dropped")

@@ -173,5 +173,6 @@ def make_server(app: Starlette, host: str, port: int, patience: Patience | None 
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
             server_header=False,
+            proxy_headers=False,  # X-Forwarded-For is a claim: limits go by the address of the connection
         )
     )

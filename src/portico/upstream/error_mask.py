@@ -1,16 +1,17 @@
-"""Masks configured secrets, by value, in what servers say when they fail.
+"""Masks configured secrets, by value, in what servers say when they fail, and in their progress and log messages.
 
 It stands where a server's words enter the gateway, so clients, scripts, REST, `status` and the library get the same.
 A result that is no error passes untouched: whoever calls a tool must be able to trust what it returns.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from portico.config import Config
 from portico.errors import PorticoError, RemoteError
-from portico.upstream.backend import Raw
+from portico.upstream.backend import Ask, Raw, Relay
 
 if TYPE_CHECKING:
     from portico.config_file.secret_values import Mask
@@ -21,6 +22,8 @@ SMALL = 16_384
 """Characters and values that are masked at once; more of them are masked in a thread."""
 MAX_DEPTH = 100
 """Levels of nesting that are looked at."""
+_TOLD = ("message", "data", "logger")
+"""Of a progress or log message, what is in a server's words."""
 
 
 class ErrorMask:
@@ -55,6 +58,15 @@ class ErrorMask:
         masked = await self._masked(result)
         return result if masked == result else masked
 
+    def over_ask(self, ask: Ask) -> Ask:
+        """The same request, whose progress and log messages are masked on their way to the caller."""
+        return ask if ask.relay is None else replace(ask, relay=_MaskedRelay(self, ask.relay))
+
+    async def told(self, params: Raw) -> Raw:
+        """Mask what a progress or log message says."""
+        said = {key: params[key] for key in _TOLD if key in params}
+        return {**params, **await self._masked(said)}
+
     async def _masked(self, value: Any) -> Any:
         mask = self._matcher()
         if _is_small(value):
@@ -67,6 +79,31 @@ class ErrorMask:
 
             self._mask = Mask(secret_values(self._config()))
         return self._mask
+
+
+class _MaskedRelay:
+    """The way back to a caller, where a server's messages lose the secrets in them."""
+
+    def __init__(self, mask: ErrorMask, relay: Relay) -> None:
+        self._mask = mask
+        self._relay = relay
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._relay.capabilities
+
+    @property
+    def origin(self) -> str:
+        return self._relay.origin
+
+    async def notify(self, method: str, params: Raw) -> None:
+        await self._relay.notify(method, await self._mask.told(params))
+
+    async def request(self, method: str, params: Raw) -> Raw:
+        return await self._relay.request(method, params)
+
+    async def pause(self) -> None:
+        await self._relay.pause()
 
 
 def _is_small(value: Any) -> bool:

@@ -132,7 +132,7 @@ class Upstream(Life):
             self._calls += 1
             instance.calls += 1
             try:
-                result = await instance.connection.request(method, params, ask)
+                result = await instance.connection.request(method, params, self._mask.over_ask(ask))
             except RemoteError as error:
                 self._has_answered(instance)
                 await self._mask.error(error)
