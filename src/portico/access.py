@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
 MAX_URI_CHARS = 4_096
-"""Of an address that is matched with globs or templates, or that is read without being listed."""
+"""Of an address that is matched with globs or templates, subscribed to, remembered as a link, or read unlisted."""
 _END = r"(?:[/\\?#;]|%(?:25)?(?:2f|5c|3f|23|3b))"
 _IGNORED = re.compile(r"[\x00-\x20\x7f]")
 _REPEATED = re.compile(r"/(?:\.?/)+")

@@ -120,6 +120,11 @@ async def test_a_large_result_becomes_a_summary_a_preview_and_a_link(house: Hous
     assert count("".join(texts(answer))) <= BUDGET
 
 
+async def test_thousands_of_empty_blocks_are_a_large_result(house: House):
+    blocks = [{"type": "text", "text": ""} for _ in range(10_000)]
+    assert len((await house.fit({"content": blocks}))["content"]) < 10
+
+
 async def test_the_preview_s_cursor_goes_on_where_it_ends(house: House):
     answer = await house.fit(text_result(words(2_000)))
     preview = texts(answer)[1]

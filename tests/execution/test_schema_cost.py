@@ -1,5 +1,6 @@
 """The work of checking a value is counted before it is done, and the count is never too low."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -46,6 +47,26 @@ def test_a_recursive_schema_costs_by_the_levels_of_the_value():
     assert counts == sorted(counts)
     assert counts[-1] >= 2**4
     assert counter.peak(60) >= MAX_PEAK
+
+
+class ReadSchema(dict[str, Any]):
+    """A schema that counts how often it is read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[str]:
+        ReadSchema.reads += 1
+        return super().__iter__()
+
+
+def test_a_schema_that_is_too_much_to_count_is_counted_once_for_each_depth():
+    below = {"$ref": "#"}
+    counter = PeakCounter(ReadSchema({"anyOf": [ReadSchema({"items": below}), ReadSchema({"items": below})]}))
+    assert counter.peak(60) >= MAX_PEAK
+    reads = ReadSchema.reads
+    assert reads
+    assert counter.peak(60) >= MAX_PEAK
+    assert ReadSchema.reads == reads
 
 
 def test_recursion_without_branches_stays_cheap_however_deep():

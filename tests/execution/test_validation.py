@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from portico.catalog.tool import Tool, make_tool
 from portico.disclosure.example import example
 from portico.errors import InvalidArguments
-from portico.execution.validation import MAX_CHARS, MAX_PROBLEMS, check
+from portico.execution.schema_cost import MAX_VALUES
+from portico.execution.validation import MAX_CHARS, MAX_PROBLEMS, check, mismatches
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
@@ -239,3 +240,10 @@ def test_a_schema_of_ordinary_size_is_checked_however_often_it_refers_to_itself(
     check(tool, {"name": "a", "child": {"name": "b"}})
     with pytest.raises(InvalidArguments):
         check(tool, {"name": "a", "child": {"name": 1}})
+
+
+def test_an_answer_of_more_values_than_are_counted_is_not_checked():
+    declared = tool(outputSchema={"type": "object", "additionalProperties": {"items": {"items": {"type": "string"}}}})
+    rows = [[1] * 100 for _ in range(MAX_VALUES // 100)]
+    assert mismatches(declared, {"structuredContent": {"rows": rows[:10]}})
+    assert not mismatches(declared, {"structuredContent": {"rows": rows}})

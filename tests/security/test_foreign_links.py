@@ -75,3 +75,14 @@ async def test_other_links_and_the_answers_of_a_transparent_view_are_as_they_cam
             link, *_ = blocks_of(await result(client, "tools/call", {"name": name, "arguments": {}}))
             assert link["uri"] == uri
             assert "result" in await client.request("resources/read", {"uri": uri})
+
+
+async def test_a_link_behind_thousands_of_blocks_is_the_linking_servers_own_too() -> None:
+    backend = evil(VAULT)
+    link = {"type": "resource_link", "uri": VAULT, "name": "x"}
+    backend.on_call("run", lambda _: {"content": [*({"type": "text", "text": ""} for _ in range(6_000)), link]})
+    servers = {"evil": backend, "bank": bank()}
+    config = Config(exposure="full", prefix="always")
+    async with gateway_over(servers, config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        blocks = blocks_of(await result(client, "tools/call", {"name": "evil__run", "arguments": {}}))
+        assert blocks[-1]["uri"] == ROOT + VAULT

@@ -11,6 +11,7 @@ import pytest
 from mcp.server.connection import Connection
 from mcp_types import JSONRPCResponse
 
+from portico.access import MAX_URI_CHARS
 from portico.app import Gateway
 from portico.config import BackendConfig, Config
 from portico.events import ResourceUpdated
@@ -278,7 +279,7 @@ async def test_a_client_can_subscribe_to_so_many_resources_and_no_more(monkeypat
     backend.on("resources/subscribe", lambda params, how: {})
     async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "legacy") as client:
         assert "result" in await client.request("resources/subscribe", {"uri": "a://1"})
-        for uri in ("a://2", "a://" + "x" * sessions_module.MAX_URI):
+        for uri in ("a://2", "a://" + "x" * MAX_URI_CHARS):
             assert (await client.request("resources/subscribe", {"uri": uri}))["error"]["code"] == -32602
 
 

@@ -12,5 +12,5 @@ as data      cards · statistics_card
 what fits    tokens (counts) · budget (packs, cuts) · cursor (goes on) · lines (what answers share) · answer (marks)
 beside       guidance (what the agent is told first) · cost, counting (what listing everything would take)
 
-Only view, toolbox, offers, prompts, searching, standings and counting await.
+Only view, toolbox, offers, namespace, prompts, searching, standings and counting await.
 """

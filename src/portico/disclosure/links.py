@@ -7,13 +7,12 @@ one URI neither can be read by it, and each forgets only its own links when it m
 from collections import OrderedDict
 from typing import Any, cast
 
-from portico.access import Caller, next_to_drop
+from portico.access import MAX_URI_CHARS, Caller, next_to_drop
 from portico.upstream.backend import Raw
 
 MAX_SESSIONS = 256
 MAX_LINKS = 1_024
 """Of one server, in one session."""
-MAX_URI = 4_096
 
 
 class Links:
@@ -30,7 +29,7 @@ class Links:
         Callers without a session or a handle share theirs, and can only read them by the server's name.
         """
         session = caller.state
-        uris = [uri for block in _blocks(result)[-MAX_LINKS:] if (uri := _linked(block)) is not None]
+        uris = [uri for block in _last_blocks(result) if (uri := _linked(block)) is not None]
         if not uris:
             return
         links = self._sessions.setdefault(session, {}).setdefault(server, OrderedDict())
@@ -50,13 +49,14 @@ class Links:
         return {server for server, links in self._sessions.get(session, {}).items() if uri in links}
 
 
-def _blocks(result: Raw) -> list[Any]:
+def _last_blocks(result: Raw) -> list[Any]:
+    """The last blocks of content, of a tool's result or of a prompt's messages."""
     content, messages = result.get("content"), result.get("messages")
-    blocks: list[Any] = [*cast("list[Any]", content)] if isinstance(content, list) else []
-    for message in cast("list[Any]", messages) if isinstance(messages, list) else ():
+    blocks: list[Any] = cast("list[Any]", content)[-MAX_LINKS:] if isinstance(content, list) else []
+    for message in cast("list[Any]", messages)[-MAX_LINKS:] if isinstance(messages, list) else ():
         said = cast(Raw, message).get("content") if isinstance(message, dict) else None
-        blocks += cast("list[Any]", said) if isinstance(said, list) else [said]
-    return blocks
+        blocks += cast("list[Any]", said)[-MAX_LINKS:] if isinstance(said, list) else [said]
+    return blocks[-MAX_LINKS:]
 
 
 def _linked(block: Any) -> str | None:
@@ -64,4 +64,4 @@ def _linked(block: Any) -> str | None:
         return None
     uri = cast("Raw", block).get("uri")
     uri = uri.strip() if isinstance(uri, str) else uri
-    return uri if isinstance(uri, str) and len(uri) <= MAX_URI else None
+    return uri if isinstance(uri, str) and len(uri) <= MAX_URI_CHARS else None

@@ -1,9 +1,10 @@
-"""URIs under one roof: our own, and those of many servers. Pure.
+"""URIs under one roof: our own, and those of many servers. Pure; very many links are looked at in a thread.
 
 Ours are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` where a long one goes on. An
 upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
 """
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
@@ -18,6 +19,8 @@ _RESOURCE = "/resource/"
 _TOOLS = "/tools"
 _OUR_SCHEME = re.compile(r"[\x00-\x20\x7f]*portico:", re.IGNORECASE)
 _CURSOR = re.compile(r"\?cursor=([^?#&/]*)$")
+_MANY_BLOCKS = 5_000
+"""Of content, from which a thread is worth its while: half a microsecond each."""
 
 Fixed = Literal["overview", "backends", "tools", "hot", "categories", "stats"]
 Named = Literal["tool", "backend", "backend tools", "category", "result"]
@@ -87,12 +90,20 @@ def not_found_code(error: RemoteError, era: Era) -> int:
     return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
 
 
-def confine_links(server: str, result: Raw) -> Raw:
+async def confine_links(server: str, result: Raw) -> Raw:
     """Return a result of a tool or prompt whose links cannot lead elsewhere.
 
     A link, or an embedded resource, whose URI is written like one of ours would be read from whomever it names: it is
-    put under the server that gave it. A result without one is returned as it is.
+    put under the server that gave it. A tool's result without one is returned as it is.
     """
+    content = result.get("content")
+    has_many = isinstance(content, list) and len(cast("list[Any]", content)) > _MANY_BLOCKS
+    if has_many or "messages" in result:
+        return await asyncio.to_thread(_confine_links, server, result)
+    return _confine_links(server, result)
+
+
+def _confine_links(server: str, result: Raw) -> Raw:
     content, messages = result.get("content"), result.get("messages")
     if isinstance(content, list) and any(map(_poses, cast("list[Any]", content))):
         result = {**result, "content": [_confined(server, block) for block in cast("list[Any]", content)]}

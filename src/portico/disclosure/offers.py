@@ -126,7 +126,7 @@ class Offered:
         server, name = self._locate_prompt(params.get("name"))
         result = await self._calls.ask(server, "prompts/get", {**params, "name": name}, origin)
         self._links.remember(origin.caller, server, result)
-        return result if self._sight.sole else confine_links(server, result)
+        return result if self._sight.sole else await confine_links(server, result)
 
     def _locate_prompt(self, name: Any) -> tuple[str, str]:
         if not isinstance(name, str):

@@ -234,7 +234,7 @@ class Toolbox:
         result = await self._answered(tool, self._calls.call(tool, arguments, origin), raw=whole)
         self._links.remember(origin.caller, tool.server, result)
         if not self._sight.sole:
-            result = confine_links(tool.server, result)
+            result = await confine_links(tool.server, result)
         if whole:
             return unjudged(result)  # a client that lists a tool itself holds its result against the declared schema
         if self._large is not None:

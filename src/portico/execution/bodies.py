@@ -13,6 +13,8 @@ from portico.execution.json_stream import Part, decoded, lines, parts, weight
 from portico.upstream.backend import Raw
 
 _PIECE = 256 * 1024
+_BLOCK = 4
+"""Characters that a block of text counts for beside its text: many empty ones are no light answer."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def is_light(result: Raw, chars: int, media_chars: int) -> bool:
     for block in _blocks(result):
         body = block.get("text") if isinstance(block, dict) else None
         if isinstance(body, str):
-            text += len(body)
+            text += len(body) + _BLOCK
         elif isinstance(data := _data(block), str):
             if len(data) > media_chars:
                 return False
@@ -86,7 +88,7 @@ def planned(result: Raw, chars: int, media_chars: int) -> Plan:
                 bodies.append(text)
             else:
                 stays[:0] = written
-    elif sum(map(len, texts)) > chars // 4:
+    elif sum(map(len, texts)) + _BLOCK * len(texts) > chars // 4:
         bodies.append(Body("text", texts=tuple(texts)))
     else:
         stays[:0] = written

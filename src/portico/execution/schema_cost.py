@@ -18,8 +18,8 @@ MAX_STEPS = 4_000
 """Subschemas that are counted for one peak."""
 MAX_LEVELS = 64
 """Levels of a value that a recursive schema is followed through."""
-MAX_VALUES = 200_000
-"""Where the counting of values ends."""
+MAX_VALUES = 50_000
+"""Where the counting of values ends, which takes 0.2 µs each: a value of more is not checked."""
 
 _WORD_BITS = 64
 _FRACTION_CHECKS = 1_000
@@ -76,6 +76,8 @@ class PeakCounter:
         self._steps = 0
         self._recursive = False
         self._unlimited: int | None = None
+        self._peaks: dict[int, int] = {}
+        """Of a recursive schema, by levels: one that is too much to count is not counted with every call."""
 
     def peak(self, levels: int) -> int:
         """The peak for values with so many levels; MAX_PEAK or more where it is too much to count."""
@@ -86,7 +88,11 @@ class PeakCounter:
                 self._recursive = True
         if self._unlimited is not None:
             return self._unlimited
-        return self._count(levels) if levels <= MAX_LEVELS else MAX_PEAK
+        if levels > MAX_LEVELS:
+            return MAX_PEAK
+        if levels not in self._peaks:
+            self._peaks[levels] = self._count(levels)
+        return self._peaks[levels]
 
     def _count(self, levels: int) -> int:
         self._steps = 0

@@ -17,7 +17,7 @@ from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.misnamed import misnamed
 from portico.execution.repair import Repair, repaired
-from portico.execution.schema_cost import MAX_PEAK, PeakCounter, Size, measure
+from portico.execution.schema_cost import MAX_PEAK, MAX_VALUES, PeakCounter, Size, measure
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 
@@ -123,7 +123,7 @@ class _Checker:
     def is_valid(self, value: Any) -> bool:
         """Whether a value fits, or would take too many checks to tell."""
         size = measure(value)
-        if size.values * self._peaks.peak(size.levels) > MAX_CHECKS:
+        if size.values > MAX_VALUES or size.values * self._peaks.peak(size.levels) > MAX_CHECKS:
             return True
         try:
             validator = self._choose(size)

@@ -25,6 +25,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
+from portico.access import MAX_URI_CHARS
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, PorticoError, RemoteError
 from portico.upstream.backend import Ask
 from portico.upstream.backend import Connection as Conversation
@@ -35,7 +36,6 @@ QUIET_S, LONGEST_S = 0.2, 0.5
 
 Together with the pause before a listing (`catalog.sync`) and the listing itself it stays within a second."""
 MAX_SUBSCRIPTIONS = 1_000
-MAX_URI = 4_096
 MAX_LISTENING = 1_024
 """Modern clients of one view that listen at one time."""
 MAX_CALLER_LISTENING = 768
@@ -62,8 +62,8 @@ class Session:
 
 def check_subscription(uris: Collection[str], already: int = 0) -> None:
     """Refuse what would let one client fill our memory."""
-    if any(len(uri) > MAX_URI for uri in uris):
-        raise RemoteError(INVALID_PARAMS, f"a URI longer than {MAX_URI} characters cannot be subscribed to")
+    if any(len(uri) > MAX_URI_CHARS for uri in uris):
+        raise RemoteError(INVALID_PARAMS, f"a URI longer than {MAX_URI_CHARS} characters cannot be subscribed to")
     if already + len(uris) > MAX_SUBSCRIPTIONS:
         reason = f"a client can subscribe to {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
         raise RemoteError(INVALID_PARAMS, reason)
