@@ -142,7 +142,7 @@ class Scope:
         rules = self._rules(server)
         forms: tuple[str, ...] = (uri,)
         if rules.resources.narrows or (self.resources is not None and "*" not in self.resources):
-            if len(uri) > MAX_URI_CHARS or climbs(uri):
+            if len(uri) > MAX_URI_CHARS or has_parent_segment(uri):
                 return False
             forms = _decoded(uri)
         return rules.resources.permits(*forms, default=linked or not rules.narrowed) and self._names(
@@ -181,7 +181,7 @@ _NO_RULES = OfferRules("")
 EVERYTHING = Scope()
 
 
-def climbs(uri: str) -> bool:
+def has_parent_segment(uri: str) -> bool:
     """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
     return _CLIMBING.search(uri) is not None
 
