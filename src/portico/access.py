@@ -155,7 +155,7 @@ class Scope:
                 return False
             forms = _decoded(uri)
             plain = tuple(map(_plain, forms))
-            if any(map(climbs, (*forms, *plain))) or rules.resources.denies(*plain):
+            if any(map(has_parent_segment, (*forms, *plain))) or rules.resources.denies(*plain):
                 return False
         return rules.resources.permits(*forms, default=linked or not rules.narrowed) and self._names(
             server, forms, self.resources, default=linked
@@ -193,7 +193,7 @@ _NO_RULES = OfferRules("")
 EVERYTHING = Scope()
 
 
-def climbs(uri: str) -> bool:
+def has_parent_segment(uri: str) -> bool:
     """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
     return _CLIMBING.search(uri) is not None
 

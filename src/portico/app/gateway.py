@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from portico.app.auditing import audit_of
 from portico.app.changes import Change, changes, in_use
@@ -30,16 +30,7 @@ from portico.disclosure.insight import Insight
 from portico.disclosure.standings import Standings
 from portico.disclosure.tokens import count
 from portico.disclosure.view import View
-from portico.events import (
-    Bus,
-    ConfigRefused,
-    ConfigTaken,
-    Event,
-    StandingsChanged,
-    Subscriber,
-    TokensRefused,
-    UpstreamReady,
-)
+from portico.events import Bus, ConfigRefused, ConfigTaken, Event, StandingsChanged, UpstreamReady
 from portico.execution.large import Large
 from portico.execution.means import Means
 from portico.execution.pipeline import Pipeline
@@ -123,8 +114,6 @@ class Gateway:
             audit=audit_of(config) if manifests is None or config.audit.file is not None else None,
         )
         self.calls = self._pipeline.calls
-        if self.calls.audit is not None:
-            self.bus.subscribe(cast("Subscriber", self.calls.audit.write_refused_tokens), TokensRefused)
         results = config.data_dir / RESULTS_FOLDER if manifests is None else None
         self._large = Large.kept_in(results, config.results, count, cursor)
         learning = config.learning

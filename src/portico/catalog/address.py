@@ -166,17 +166,28 @@ class Resolver:
     def _in_server(self, server: str, tool: str) -> Iterator[str]:
         """The addresses of a tool in the servers of a name, both folded."""
         named = self._servers.get(server, ()) if tool else ()
-        return (f"{name}.{each}" for name in named for each in self._tools_of(name) if fold(each) == tool)
+        places = self._folded_tools.places(tool) if named else ()
+        found = (self._names[place] for place in places)
+        return (address for address in found if address.partition(".")[0] in named)
 
     def _identified(self, server: str, tool: str) -> str:
         """The address that scripts know by these identifiers; empty if there is none."""
         name = self._server_words.get(server)
-        found = identifiers(self._tools_of(name)).get(tool) if name is not None else None
+        if name is None:
+            return ""
+        if name not in self._identifiers:
+            self._identifiers[name] = identifiers(self._tools_of(name))
+        found = self._identifiers[name].get(tool)
         return f"{name}.{found}" if found is not None else ""
 
     def _tools_of(self, server: str) -> list[str]:
         start = f"{server}."
         return [address[len(start) :] for address in self._names if address.startswith(start)]
+
+    @cached_property
+    def _identifiers(self) -> dict[str, dict[str, str]]:
+        """The tools of a server by their identifiers, for servers that were asked for by these."""
+        return {}
 
     @cached_property
     def _names(self) -> list[str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from portico.access import MAX_URI_CHARS, climbs
+from portico.access import MAX_URI_CHARS, has_parent_segment
 
 MAX_TEMPLATES = 1_000
 """Templates of one server that are looked at."""
@@ -79,7 +79,7 @@ def parse_templates(texts: Iterable[str]) -> tuple[UriTemplate, ...]:
 
 def matches_any(templates: Iterable[UriTemplate], uri: str) -> bool:
     """Whether an address can be made from one of the templates; one that climbs (`..`) is made from none."""
-    if len(uri) > MAX_URI_CHARS or climbs(uri):
+    if len(uri) > MAX_URI_CHARS or has_parent_segment(uri):
         return False
     steps = 0
     for template in templates:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from portico.catalog.visible import shown
 from portico.cli.columns import Column, show_rows
@@ -22,7 +22,7 @@ from portico.cli.opening import Setup
 from portico.cli.screen import Screen
 from portico.errors import PorticoError
 from portico.observability.audit import KEY_FILE, where
-from portico.observability.audit_chain import verify
+from portico.observability.audit_chain import parse_line, verify
 from portico.storage.audit_file import in_order, latest
 from portico.storage.habit_key import read_key
 
@@ -95,13 +95,8 @@ def check(setup: Setup, screen: Screen) -> int:
 
 
 def _lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    for one in raw:
-        try:
-            line: Any = json.loads(one)
-        except ValueError:
-            continue  # cut short: a disk was full, or a process died
-        if isinstance(line, dict):
-            yield cast("dict[str, Any]", line)
+    # One that is cut short is left out: a disk was full, or a process died.
+    return (line for one in raw if (line := parse_line(one)))
 
 
 def _row(line: Mapping[str, Any]) -> tuple[str, ...]:

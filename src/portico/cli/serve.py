@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import json
 import logging
 import signal
@@ -105,6 +106,7 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
         with on_stop(stop), _as_configured(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await _started(server, serving)
+            gc.freeze()  # a full collection would walk through all that the start has made, and hold everybody up
             _announce(config, screen, doors, listening.getsockname()[1])
             await _show_progress(gateway, screen, serving)
             await serving

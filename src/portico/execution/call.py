@@ -24,14 +24,14 @@ from portico.execution.limiting import Gate, Limit
 from portico.execution.marks import CHANGED, MISMATCH, REPAIRED, marked, unmarked
 from portico.execution.origin import NOBODY, Origin
 from portico.execution.outcome import CANCELLED, FINE, INTERNAL, TOOL_ERROR, kind_of, outcome_of
-from portico.execution.question_labels import settled_labelled
+from portico.execution.question_labels import settle_with_labels
 from portico.execution.questions import IN_ROUNDS
 from portico.execution.retrying import ONCE_MORE, RetryRule, again, doubtful, pause
 from portico.execution.validation import fits, mended, mismatches
-from portico.observability.audit import Audit, Called, requested
+from portico.observability.audit import Audit, Called, describe_request
 from portico.observability.tracing import Span, asked, described, executing, failed, in_headers, in_meta, trace_of
 from portico.upstream.backend import Ask, Raw
-from portico.upstream.envelope import for_server
+from portico.upstream.envelope import filter_for_server
 from portico.upstream.supervisor import Upstream
 
 _NO_LIMITS: Mapping[str, Limit] = {}
@@ -234,20 +234,20 @@ class Calls:
             raise
         finally:
             seconds = time.perf_counter() - started
-            audit.write(requested(server, method, params or {}, outcome, origin.caller, origin.way, seconds))
+            audit.write(describe_request(server, method, params or {}, outcome, origin.caller, origin.way, seconds))
             if outcome != CANCELLED:
                 await audit.settled()
         return result
 
     async def _asked(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
-        origin = origin.asked_by(server)
+        origin = origin.label_questions_of(server)
         if params is None or method not in IN_ROUNDS:
             return await self._sent(server, method, params, origin)
 
         def there(given: Mapping[str, Any]) -> Awaitable[Raw]:
             return self._sent(server, method, dict(given), origin)
 
-        return await settled_labelled(server, there, params, origin.relay, rounds=origin.in_rounds)
+        return await settle_with_labels(server, there, params, origin.relay, rounds=origin.in_rounds)
 
     async def _sent(self, server: str, method: str, params: Raw | None, origin: Origin) -> Raw:
         upstream, named = self._upstream(server), params.get("name") if params else None
@@ -270,7 +270,7 @@ class Calls:
 
     async def _run(self, work: _Work, arguments: Raw, origin: Origin) -> Raw:
         server = work.tool.server
-        origin = origin.asked_by(server)
+        origin = origin.label_questions_of(server)
         upstream = self._upstream(server)
         waited = upstream.live is None
         await upstream.woken(origin.caller.instance)
@@ -296,7 +296,7 @@ class Calls:
 
             # Between two rounds of questions nothing is asked of it, and it is still at work for this caller.
             with upstream.held(origin.caller.instance):
-                answer = await settled_labelled(server, there, origin.extra, origin.relay, rounds=origin.in_rounds)
+                answer = await settle_with_labels(server, there, origin.extra, origin.relay, rounds=origin.in_rounds)
             result = unmarked(answer)
         finally:
             if gate is not None:
@@ -346,7 +346,7 @@ class Calls:
         return upstream
 
     def _for_server(self, server: str, params: Mapping[str, Any]) -> Raw:
-        return for_server(params, self._client_meta.get(server, ())) if "_meta" in params else dict(params)
+        return filter_for_server(params, self._client_meta.get(server, ())) if "_meta" in params else dict(params)
 
     def _patience(self, server: str) -> float | None:
         bounds = [bound for bound in (self._timeouts.get(server), self._longest) if bound is not None]

@@ -29,7 +29,7 @@ class Origin:
         """Whether this continues an earlier round, or answers a question: nobody else could ask the same."""
         return bool(self.extra) and (len(self.extra) > 1 or "_meta" not in self.extra)
 
-    def asked_by(self, server: str) -> "Origin":
+    def label_questions_of(self, server: str) -> "Origin":
         """The same for one server: what that asks its caller carries its name."""
         return self if self.relay is None else replace(self, relay=LabelledRelay(server, self.relay))
 

@@ -46,7 +46,7 @@ class PathParser(Parser):
     _MAX_SIZE = 32
 
 
-class Allowance:
+class PathBudget:
     """What one path may still make and how long it may take; holds what it has made."""
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -124,7 +124,7 @@ class Allowance:
 class BoundedFunctions(Functions):
     """The functions of JMESPath, in portions; those that go over no items are jmespath's own."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: PathBudget) -> None:
         self._allowance = allowance
 
     @signature({"types": ["array-number"]})
@@ -259,7 +259,7 @@ class BoundedFunctions(Functions):
 class BoundedInterpreter(TreeInterpreter):
     """Evaluates a parsed path."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: PathBudget) -> None:
         super().__init__(Options(custom_functions=BoundedFunctions(allowance)))
         self._allowance = allowance
 

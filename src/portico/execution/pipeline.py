@@ -6,7 +6,7 @@ from typing import Self
 
 from portico.catalog.sync import Catalog, Sync
 from portico.config import BackendConfig
-from portico.events import Bus, CatalogChanged, Searched, Shown
+from portico.events import Bus, CatalogChanged, Searched, Shown, TokensRefused
 from portico.execution.cache import Cache, CacheRule
 from portico.execution.call import Calls
 from portico.execution.changes import Changes
@@ -46,6 +46,8 @@ class Pipeline:
         changes, shapes = Changes(catalog, syncs), Shapes(record=record)
         bus.subscribe(cache.heard, CatalogChanged)
         bus.subscribe(changes.heard, Searched, Shown, CatalogChanged)
+        if audit is not None:
+            bus.subscribe(audit.write_refused_tokens, TokensRefused)
         calls = Calls(
             upstreams,
             _timeouts(servers, longest),

@@ -81,7 +81,7 @@ class LabelledRelay:
         await self._relay.pause()
 
 
-async def settled_labelled(
+async def settle_with_labels(
     server: str, call: Call, extra: Mapping[str, Any], relay: Relay | None, *, rounds: bool
 ) -> Raw:
     """`settled`, with what the server asks in its answer or its refusal labelled. `relay` labels the rest itself."""

@@ -19,7 +19,7 @@ from portico.execution.selecting import Selection, is_field, selected
 from portico.execution.shape import described, infer
 from portico.upstream.backend import Raw
 from portico.upstream.garbage import no_collection
-from portico.upstream.json_windows import text_of
+from portico.upstream.json_windows import decode_text
 
 Count = Callable[[str], int]
 
@@ -70,7 +70,7 @@ class Reader:
             except FileNotFoundError:
                 self._store.drop(stored)
                 raise UnknownName("there is no such result any more", advice="Call the tool again.") from None
-        text = await asyncio.to_thread(text_of, body)
+        text = await asyncio.to_thread(decode_text, body)
         contents: Raw = {"uri": stored.uri, "mimeType": stored.mime or "text/plain"}
         contents["blob" if stored.kind == "blob" else "text"] = text
         return {"contents": [contents]}
@@ -86,7 +86,7 @@ class Reader:
                 advice="Use grep to find lines, or read it page by page." if stored.kind == "text" else "",
             )
         with no_collection() if stored.size > _LARGE else contextlib.nullcontext():
-            body = text_of(self._store.files.read(stored.id))
+            body = decode_text(self._store.files.read(stored.id))
             with contextlib.closing(_selected(body, path, None if is_whole else member)) as selection:
                 if selection.value is not None:
                     return self._at_path(stored, selection.value, path, grep, start, tokens)

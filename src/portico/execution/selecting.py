@@ -17,7 +17,7 @@ from portico.errors import InvalidArguments
 from portico.execution.json_stream import Part, dismantle, parts, whole
 
 if TYPE_CHECKING:
-    from portico.execution.path_interpreter import Allowance
+    from portico.execution.path_interpreter import PathBudget
 
 MAX_EXPRESSION = 1_000
 """Characters of a path."""
@@ -36,7 +36,7 @@ Node = Mapping[str, Any]
 class Selection:
     """What a path selects. `close` takes it apart, when it has been read."""
 
-    def __init__(self, value: Any, built: list[Any], allowance: "Allowance | None" = None) -> None:
+    def __init__(self, value: Any, built: list[Any], allowance: "PathBudget | None" = None) -> None:
         self.value = value
         self._built = built
         self._allowance = allowance
@@ -57,11 +57,11 @@ def selected(stream: Iterable[Part], path: str, *, member: str | None = None, ow
     nothing.
     """
     # Here, because jmespath is only read when somebody asks for a path.
-    from portico.execution.path_interpreter import Allowance
+    from portico.execution.path_interpreter import PathBudget
 
     if len(path) > MAX_EXPRESSION:
         raise InvalidArguments(f"path has more than {MAX_EXPRESSION} characters", advice="Ask for less at a time.")
-    allowance = Allowance(MAX_MADE, PATH_S)
+    allowance = PathBudget(MAX_MADE, PATH_S)
     following = _Following(allowance)
     with _explained(path):
         try:
@@ -76,10 +76,10 @@ def selected(stream: Iterable[Part], path: str, *, member: str | None = None, ow
 
 def evaluate(path: str, value: Any, most: int) -> Any:
     """What a JMESPath expression makes of a value, by steps that make so much at most; raises InvalidArguments."""
-    from portico.execution.path_interpreter import Allowance, BoundedInterpreter
+    from portico.execution.path_interpreter import BoundedInterpreter, PathBudget
 
     with _explained(path):
-        return BoundedInterpreter(Allowance(most, PATH_S)).visit(parse(path), value)
+        return BoundedInterpreter(PathBudget(most, PATH_S)).visit(parse(path), value)
 
 
 def parse(path: str) -> Node:
@@ -132,7 +132,7 @@ def _below(node: Node, member: str) -> Node | None:
 class _Following:
     """Follows one path."""
 
-    def __init__(self, allowance: "Allowance") -> None:
+    def __init__(self, allowance: "PathBudget") -> None:
         from portico.execution.path_interpreter import BoundedInterpreter
 
         self._allowance = allowance

@@ -21,8 +21,8 @@ import orjson
 
 from portico.access import NO_CALLER, Caller
 from portico.config import Audit as Settings
-from portico.events import TokensRefused
-from portico.observability.audit_chain import Chain
+from portico.events import Event, TokensRefused
+from portico.observability.audit_chain import Chain, parse_line
 from portico.storage.audit_file import AuditFile, Dropped, kept_key
 from portico.storage.habit_key import new_key
 
@@ -65,7 +65,7 @@ class Called(NamedTuple):
     """The server that was asked that."""
 
 
-def requested(
+def describe_request(
     server: str, method: str, params: Mapping[str, Any], outcome: str, caller: Caller, way: str, seconds: float
 ) -> Called:
     """A request to one server that is no call of a tool in the catalog."""
@@ -120,10 +120,11 @@ class Audit:
         """Write a line. Never raises."""
         self._write(lambda: self._line(called))
 
-    def write_refused_tokens(self, refused: TokensRefused) -> None:
-        """Write a line for wrong tokens that were refused. Never raises."""
-        line = {"at": _now(), "refused_tokens": refused.count, "peers": dict(refused.peers)}
-        self._write(lambda: line)
+    def write_refused_tokens(self, event: Event) -> None:
+        """Write a line for wrong tokens that were refused: subscribe it to `TokensRefused`. Never raises."""
+        if isinstance(event, TokensRefused):
+            line = {"at": _now(), "refused_tokens": event.count, "peers": dict(event.peers)}
+            self._write(lambda: line)
 
     def _write(self, make_line: Callable[[], Mapping[str, Any]]) -> None:
         try:
@@ -144,7 +145,7 @@ class Audit:
     def _append(self, line: Mapping[str, Any], chain: Chain) -> None:
         sealed, mac = chain.seal(_rendered({**line, **chain.place}))
         self._file.append(sealed)
-        chain.written(mac)
+        chain.advance(mac)
 
     async def settled(self) -> None:
         """Wait until what was written is on the disk, where that is wanted. Never raises."""
@@ -294,17 +295,9 @@ class _Redaction:
 
 def _summary(dropped: Dropped) -> dict[str, Any]:
     """What a file that was dropped held: from when to when, and where its last line stood in its chain."""
-    first, last = (_loaded(line) for line in (dropped.first, dropped.last))
+    first, last = (parse_line(line) for line in (dropped.first, dropped.last))
     found = {"from": first.get("at"), "to": last.get("at"), "chain": last.get("chain"), "n": last.get("n")}
     return {**{key: value for key, value in found.items() if value is not None}, "bytes": dropped.size}
-
-
-def _loaded(line: bytes) -> dict[str, Any]:
-    try:
-        found: Any = orjson.loads(line)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _now() -> str:

@@ -22,14 +22,14 @@ _MAC = b',"mac":"'
 
 
 class Chain:
-    """Seals lines. `seal` does not move the chain on; `written` does, once a line is in the file."""
+    """Seals lines. `seal` does not move the chain on; `advance` does, once a line is in the file."""
 
     def __init__(self, key: bytes, last: bytes = b"") -> None:
         """`last` is the last line of the log, sealed or not."""
         self._key = key
         self._id = os.urandom(4).hex()
         self._n = 0
-        self._before = str(_parsed(last).get("mac", ""))
+        self._before = str(parse_line(last).get("mac", ""))
 
     @property
     def place(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Chain:
         mac = _mac(self._key, self._before, line.removesuffix(b"\n"))
         return line.removesuffix(b"}\n") + _MAC + mac.encode() + b'"}\n', mac
 
-    def written(self, mac: str) -> None:
+    def advance(self, mac: str) -> None:
         """Go on from a line that is in the file."""
         self._n += 1
         self._before = mac
@@ -77,7 +77,7 @@ def verify(lines: Iterable[bytes], key: bytes) -> Verdict:
     dropped: Mapping[str, Any] | None = None
     orphan = ""  # where the first line stands, if it says that it was written after another
     for raw in lines:
-        line = _parsed(raw)
+        line = parse_line(raw)
         mac, chain, n = line.get("mac"), line.get("chain"), line.get("n")
         if not line:
             verdict.torn += 1
@@ -120,7 +120,8 @@ def _body(raw: bytes) -> bytes:
     return raw[: raw.rfind(_MAC)] + b"}"
 
 
-def _parsed(raw: bytes) -> dict[str, Any]:
+def parse_line(raw: bytes) -> dict[str, Any]:
+    """Read a line; empty where it is no object of JSON."""
     try:
         line: Any = json.loads(raw)
     except ValueError:

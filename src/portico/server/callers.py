@@ -41,7 +41,7 @@ def _network(address: str) -> str:
     return str(ipaddress.ip_network((int(ip), _IPV6_NETWORK_BITS), strict=False))
 
 
-class Places:
+class CallerQuota:
     """Counts what callers hold of something that has so many places; each leaves some places for the others."""
 
     def __init__(self, most: int, left_for_others: int) -> None:

@@ -22,7 +22,7 @@ from portico.config.limits import Limits
 from portico.errors import ConfigError
 from portico.events import TokensRefused
 from portico.observability.metrics import Metrics
-from portico.server.callers import Places
+from portico.server.callers import CallerQuota
 from portico.server.door import Door
 from portico.server.entrances import Entrances
 from portico.server.guards import Addressed, Guarded, SameOrigin, SideDoor, problem
@@ -127,7 +127,7 @@ def make_app(
         guard.close()
 
     guard = TokenGuard(publish)
-    crowd = Places(under_way, SPARE)
+    crowd = CallerQuota(under_way, SPARE)
     whole = WholeBody(entrances, max_request_bytes, max_request_values, crowd)
     inside = Guarded(whole, token, guard=guard)
     routes: list[BaseRoute] = [Route("/mcp", endpoint=inside), Route("/mcp/p/{profile}", endpoint=inside)]

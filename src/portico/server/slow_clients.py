@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from portico.server.callers import Places, network_of
+from portico.server.callers import CallerQuota, network_of
 from portico.server.unread import Unread
 from portico.server.unread_answers import CONNECTION
 
@@ -72,7 +72,7 @@ class BoundedConnection(HttpToolsProtocol):
     """One client's connection; `patience` is set by `bounded`."""
 
     patience = Patience()
-    places = Places(MOST_CONNECTIONS, LEFT_FOR_OTHERS)
+    places = CallerQuota(MOST_CONNECTIONS, LEFT_FOR_OTHERS)
     """Of connections, by the network they come from."""
 
     def connection_made(self, transport: Any) -> None:
@@ -255,5 +255,5 @@ class BoundedConnection(HttpToolsProtocol):
 
 def bounded(patience: Patience) -> type[BoundedConnection]:
     """The protocol with these bounds, as uvicorn wants it: a class."""
-    places = Places(patience.connections, LEFT_FOR_OTHERS)
+    places = CallerQuota(patience.connections, LEFT_FOR_OTHERS)
     return type("BoundedConnection", (BoundedConnection,), {"patience": patience, "places": places})

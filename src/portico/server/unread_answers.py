@@ -37,7 +37,7 @@ class UnreadAnswers:
         """`folder` is where the files lie; without one, or where it cannot be used, where temporary files do."""
         self.most_bytes = most_bytes
         self._folder = folder
-        self._answers: dict[_Answer, int] = {}
+        self._answers: dict[_SpooledAnswer, int] = {}
         """With the bytes that each takes."""
         self._bytes = 0
 
@@ -48,18 +48,18 @@ class UnreadAnswers:
                 return tempfile.TemporaryFile(dir=folder)
         return io.BytesIO()
 
-    def count(self, answer: "_Answer", size: int) -> None:
+    def count(self, answer: "_SpooledAnswer", size: int) -> None:
         """Count what an answer takes more, and make room for it."""
         self._answers[answer] = self._answers.get(answer, 0) + size
         self._bytes += size
         while self._bytes > self.most_bytes and len(self._answers) > 1:
             self._make_room(answer)
 
-    def forget(self, answer: "_Answer") -> None:
+    def forget(self, answer: "_SpooledAnswer") -> None:
         """Count an answer no longer."""
         self._bytes -= self._answers.pop(answer, 0)
 
-    def _make_room(self, newest: "_Answer") -> None:
+    def _make_room(self, newest: "_SpooledAnswer") -> None:
         held = Counter[str]()
         for answer, size in self._answers.items():
             held[answer.caller] += size
@@ -82,15 +82,15 @@ class Spooled:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(self._unread, scope, send)
+        answer = _SpooledAnswer(self._unread, scope, send)
         try:
             await self._app(scope, receive, answer.write)
-            await answer.sent()
+            await answer.wait_until_sent()
         finally:
             answer.close()
 
 
-class _Answer:
+class _SpooledAnswer:
     """One answer, on its way to its client."""
 
     def __init__(self, unread: UnreadAnswers, scope: Scope, send: Send) -> None:
@@ -140,7 +140,7 @@ class _Answer:
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_queued(), name="send an answer")
 
-    async def sent(self) -> None:
+    async def wait_until_sent(self) -> None:
         """Wait until all was handed to the connection."""
         while self._sending is not None:
             await self._sending

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portico.errors import INVALID_REQUEST
-from portico.server.callers import Places, caller_of
+from portico.server.callers import CallerQuota, caller_of
 from portico.upstream.json_values import has_more_values
 
 MOST_OF_A_GET = 64 * 2**10
@@ -32,7 +32,7 @@ class WholeBody:
     or answered, at all doors; streams that only listen have none.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_values: int, under_way: Places) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_values: int, under_way: CallerQuota) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._max_values = max_values

@@ -2,7 +2,7 @@
 
 The modern era (2026-07-28) repeats version, client and capabilities in every request's `_meta`; the handshake era must
 never see those keys. Of a client's own `_meta`, a server gets what the protocol defines for servers and what its entry
-in the configuration names (`for_server`).
+in the configuration names (`filter_for_server`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ RELAYED_CAPABILITIES: Mapping[str, Any] = {
 """What we offer a handshake-era upstream: it is relayed to the client whose call caused it, or refused there."""
 
 
-def for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) -> Raw:
+def filter_for_server(params: Mapping[str, Any], allowed: Sequence[str] = ()) -> Raw:
     """Return a client's params with the part of its `_meta` that a server may see.
 
     `allowed` are globs of further keys, from the configuration. They never reach keys that say who the client is, or

@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 MANY = 100_000
 """Young containers that take the collector some ten milliseconds to walk through."""
-SPARED = 8
+SPARED = 64
 """Large values for which no full collection was made; the next one has it."""
 
 
@@ -37,29 +37,22 @@ class _Pause:
 
 
 class _Aging:
-    """Large values handed to the old ones, and how many of them there were since the last full collection."""
+    """Large values that the collector leaves alone, and how many of them there were since it last had all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spared = 0
-        self._full = 0
 
     def age(self) -> None:
         if gc.get_count()[0] < MANY:
             return
         with self._lock:
-            if (full := _full_collections()) != self._full:
-                self._full, self._spared = full, 0
             self._spared += 1
             if self._spared > SPARED:
-                gc.collect()
-            else:
-                gc.freeze()
+                self._spared = 0
                 gc.unfreeze()
-
-
-def _full_collections() -> int:
-    return gc.get_stats()[2]["collections"]
+                gc.collect()
+            gc.freeze()
 
 
 _pause = _Pause()
@@ -67,10 +60,10 @@ _aging = _Aging()
 
 
 def age() -> None:
-    """Hand what was just built to the old ones, unvisited: else the next collection walks through millions of them.
+    """Keep the collector from what was just built, unvisited: else the next collection walks through millions of them.
 
-    The collector then counts anew when a full collection is due. So a few values are let be, and one that comes after
-    many that were handed over pays for them: without that a stream of large values would put it off for ever.
+    What has no cycles is freed all the same. Garbage that is there just now has to wait: one value after many that were
+    kept from the collector pays for a collection of everything.
     """
     _aging.age()
 

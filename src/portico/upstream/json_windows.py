@@ -53,7 +53,7 @@ def read(body: bytes) -> Any:
     if has_more_values(body, MAX_VALUES):
         raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
     with no_collection():
-        value = whole(windows(text_of(body)))
+        value = whole(windows(decode_text(body)))
         age()
         return value
 
@@ -145,7 +145,7 @@ def whole(stream: Iterable[Part]) -> Any:
     return root[0]
 
 
-def text_of(body: bytes) -> str:
+def decode_text(body: bytes) -> str:
     """UTF-8 as text, decoded piece by piece; raises UnicodeDecodeError."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     step = 4 * WINDOW

@@ -136,7 +136,9 @@ class Scripts:
         lost = not origin.caller.session and not self.memory.has(origin.caller) and bool(_LOADS.search(code))
         started = time.perf_counter()
         async with self._engines.take_turn(language, origin.caller.owner, limits.wall_s):
-            outcome = await self._engines.of(language).run(_less(script, time.perf_counter() - started), host.ask)
+            outcome = await self._engines.of(language).run(
+                _deduct_wait(script, time.perf_counter() - started), host.ask
+            )
         refused = self.memory.store(origin.caller, outcome.stored)
         told = (hint(script, outcome, around.snapshot, host.answers), refused, _NOTHING_LOADED if lost else "")
         advice = " ".join(filter(None, told))
@@ -152,7 +154,7 @@ class Scripts:
         await self._engines.close()
 
 
-def _less(script: Script, waited_s: float) -> Script:
+def _deduct_wait(script: Script, waited_s: float) -> Script:
     """The same script with the time taken off that it waited for its turn."""
     if waited_s < _NOT_WAITED_S:
         return script

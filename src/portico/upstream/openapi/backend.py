@@ -117,8 +117,8 @@ class OpenApiBackend:
 
     def _read(self) -> Any:
         from portico.upstream.openapi.loading import load
-        from portico.upstream.openapi.own_process import SMALL_BYTES, load_apart
-        from portico.upstream.openapi.reading import Source, TooLarge, unchanged
+        from portico.upstream.openapi.own_process import SMALL_BYTES, load_in_process
+        from portico.upstream.openapi.reading import DescriptionTooLarge, Source, unchanged
         from portico.upstream.openapi.tools import Given
 
         known = self._api
@@ -129,8 +129,8 @@ class OpenApiBackend:
         try:
             try:
                 return load(source, given, known, SMALL_BYTES)
-            except TooLarge:
-                return load_apart(source, given)
+            except DescriptionTooLarge:
+                return load_in_process(source, given)
         except BackendUnavailable as error:
             if known is None:
                 raise

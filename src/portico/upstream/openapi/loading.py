@@ -58,7 +58,10 @@ class Api:
 
 
 def load(source: Source, given: Given, known: Api | None = None, limit: int = MAX_BYTES) -> Api:
-    """Read a description; `known` is given back where nothing has changed, and TooLarge raised beyond `limit` bytes."""
+    """Read a description; `known` is given back where nothing has changed.
+
+    Raises DescriptionTooLarge beyond `limit` bytes.
+    """
     with Reading(source, limit) as reading:
         data = reading.root()
         if known is not None and known.digest == digest(data) and len(known.marks) == 1:

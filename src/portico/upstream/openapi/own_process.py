@@ -14,27 +14,24 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
-import portico
 from portico.errors import BackendUnavailable
 from portico.upstream.garbage import age, no_collection
 from portico.upstream.openapi.loading import MAX_CPU_S, Api, load
 from portico.upstream.openapi.plans import Plan
 from portico.upstream.openapi.reading import READ_S, Source
 from portico.upstream.openapi.tools import Given
+from portico.upstream.own_interpreter import import_main
 
 SMALL_BYTES = 2**17
 """Of a description and its parts, up to which a thread is enough: some 20 ms in one go."""
 MAX_MEMORY = 4 * 2**30
 _PLANS = 200
 """How many are read back at a time: that holds the interpreter, too."""
-_BOOT = "import sys; sys.path[:] = {path!r}; from portico.upstream.openapi.own_process import main; main()"
 
 
-def load_apart(source: Source, given: Given) -> Api:
+def load_in_process(source: Source, given: Given) -> Api:
     """Read a description as `load` does; blocks until the process has ended."""
-    home = os.path.dirname(os.path.dirname(os.path.abspath(portico.__file__)))
-    path = [os.path.abspath(entry) for entry in sys.path if entry]
-    command = [sys.executable, "-I", "-S", "-c", _BOOT.format(path=[*path, home])]
+    command = [sys.executable, "-I", "-S", "-c", import_main(__name__) + "main()"]
     asked = pickle.dumps((source, given))
     try:
         ended = subprocess.run(  # noqa: S603 - this very interpreter, and no word of anybody else

@@ -52,7 +52,7 @@ class Source:
         return safe_url(self.place) if is_url(self.place) else self.place
 
 
-class TooLarge(Exception):
+class DescriptionTooLarge(Exception):
     """A description with its parts is larger than was allowed for this reading; it may be read in another way."""
 
 
@@ -88,9 +88,9 @@ class Reading:
             ) from error
 
     def check_size(self) -> None:
-        """Raise TooLarge where more was read than is to be parsed here."""
+        """Raise DescriptionTooLarge where more was read than is to be parsed here."""
         if self._bytes > self._limit:
-            raise TooLarge
+            raise DescriptionTooLarge
 
     def part(self, uri: str) -> Raw:
         """A document that a reference asks for."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from portico.execution.sandbox.python.boot import REPORT
-from portico.execution.sandbox.worker.process import import_main
+from portico.upstream.own_interpreter import import_main
 
 _LOADER_FILES = ("/etc/ld.so.cache",)
 _LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")

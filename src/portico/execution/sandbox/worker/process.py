@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import orjson
 
-import portico
 from portico.execution.sandbox.worker import jail
 from portico.execution.sandbox.worker.wire import LENGTH, MAX_FRAME
 from portico.upstream.descriptors import set_close_on_exec
+from portico.upstream.own_interpreter import import_main
 
 START_S = 30.0
 """Generous: a loaded machine starts an interpreter slowly, and nobody gains by a worker that is given up."""
@@ -26,7 +26,6 @@ BUFFER = 1024**2
 HIGH_WATER = 4 * 1024**2
 """Bytes of replies that may wait for a worker to read them before further calls are held back."""
 
-_BOOT = "import sys; sys.path[:] = {path!r}; from {module} import main; "
 _ENVIRONMENT = {"LANG": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -170,16 +169,6 @@ class WorkerProcess:
         self.kill()
         await self.gone()
         self._transport.close()
-
-
-def import_main(module: str) -> str:
-    """Python text that imports a module's `main`, for an interpreter that was started with `-I -S`.
-
-    Without `site`, which costs more than all the rest of the start; the paths it would find are ours already.
-    """
-    home = os.path.dirname(os.path.dirname(os.path.abspath(portico.__file__)))
-    path = [os.path.abspath(entry) for entry in sys.path if entry]
-    return _BOOT.format(path=[*path, home], module=module)
 
 
 def _command(runtime: str) -> list[str]:
