@@ -163,6 +163,7 @@ async def test_an_address_is_shown_with_its_true_host(way: tuple[Era, Era]) -> N
         "file:///etc/passwd",
         "https://github.com@evil.example/",
         "https://github.com\\@evil.example/",
+        "https://github.com%2eevil.example/",
         "https://exa\u202emple.org/",
         "https:///nowhere",
         "https://example.org/a b",
