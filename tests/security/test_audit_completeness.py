@@ -7,15 +7,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference
 
 from portico.access import Caller
+from portico.api.app import make_api
 from portico.app import Gateway
 from portico.config import Audit as Settings
 from portico.config import Config
 from portico.observability.audit import Audit, Called
+from portico.server.http import make_app
 from portico.storage.manifests import Manifests
 from portico.testing import FakeBackend, connect
 from portico.upstream.backend import Raw
@@ -120,6 +123,24 @@ async def test_a_call_of_a_tool_that_destroys_is_marked(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, connect(gateway) as client:
         await client.call_tool("call_tool", {"name": "library.burn", "arguments": {}})
         assert lines(tmp_path)[-1]["destructive"] is True
+
+
+async def test_a_restart_over_rest_is_written_down(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway:
+        view = gateway.view()
+        api = make_api(
+            view.sight,
+            view.searching,
+            gateway.record,
+            upstreams=gateway.upstreams,
+            audit=lambda: gateway.calls.audit,
+        )
+        app = make_app(gateway.doors(), api=api)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as client:
+            answer = await client.post("/api/v1/servers/library/restart", json={})
+        assert answer.status_code == 200
+        last = lines(tmp_path)[-1]
+        assert (last["method"], last["server"], last["way"], last["outcome"]) == ("restart", "library", "rest", "ok")
 
 
 def test_there_is_room_for_two_million_calls() -> None:

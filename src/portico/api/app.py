@@ -1,7 +1,7 @@
 """The application: the routes, their OpenAPI, and what bad input gets. Loads FastAPI, so only `serve` imports it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -24,6 +24,7 @@ from portico.api.tools import tool_routes
 from portico.disclosure.searching import Searching
 from portico.disclosure.sight import Sight
 from portico.errors import PorticoError
+from portico.observability.audit import Audit
 from portico.storage.record import Record
 from portico.upstream.supervisor import Upstream
 
@@ -54,11 +55,13 @@ def make_api(
     record: Record,
     *,
     upstreams: Mapping[str, Upstream] | None = None,
+    audit: Callable[[], Audit | None] = lambda: None,
     clock: Clock = time.monotonic,
 ) -> ASGIApp:
     """The API over what one profile sees. Who may come in is decided by whoever mounts it, at `/api`.
 
-    `upstreams` are the servers that may be started anew, as they are when that is asked for.
+    `upstreams` are the servers that may be started anew, as they are when that is asked for; `audit` is the log that
+    it is written to.
     """
     bodies = Bodies(clock)
     api = FastAPI(
@@ -86,7 +89,7 @@ def make_api(
         },
     )
     shown = (tool_routes(sight, Finding(sight, searching), bodies), house_routes(sight, record))
-    for routes in (*shown, restart_routes(sight, upstreams or {})):
+    for routes in (*shown, restart_routes(sight, upstreams or {}, audit)):
         api.include_router(routes, prefix=V1, responses=_ALWAYS, dependencies=[Depends(once)])
     description = Body.of(_described(api.openapi()))
     people = page(api.openapi())

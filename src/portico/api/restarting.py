@@ -1,6 +1,7 @@
 """The one route that does something: it starts a server anew, at once and whatever it did before."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,10 +15,11 @@ from portico.disclosure.answer import unsecret
 from portico.disclosure.cards import Card, iso
 from portico.disclosure.sight import Sight
 from portico.errors import BackendUnavailable, UnknownName
+from portico.observability.audit import Audit, Called
 from portico.upstream.supervisor import Upstream
 
 
-def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter:
+def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream], audit: Callable[[], Audit | None]) -> APIRouter:
     """`POST /servers/{name}/restart`."""
     router = APIRouter()
 
@@ -44,9 +46,12 @@ def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter
         upstream = upstreams.get(entry.name)
         if upstream is None:
             raise UnknownName(f"there is no server {entry.name} that could be started anew here")
+        outcome = "ok"
+        started = time.perf_counter()
         try:
             await upstream.restart()
         except BackendUnavailable as error:
+            outcome = error.kind
             status = upstream.status()
             return problem(
                 503,
@@ -55,6 +60,11 @@ def restart_routes(sight: Sight, upstreams: Mapping[str, Upstream]) -> APIRouter
                 advice=unsecret(error.advice),
                 stderr=[unsecret(line) for line in status.stderr],
             )
+        finally:
+            if (log := audit()) is not None:
+                seconds = time.perf_counter() - started
+                restarted = Called("", "", None, outcome, way="rest", seconds=seconds)
+                log.write(restarted._replace(method="restart", server=entry.name))
         status = upstream.status()
         body: Card = {
             "server": entry.name,

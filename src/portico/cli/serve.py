@@ -153,7 +153,13 @@ def _api(gateway: Gateway) -> ASGIApp:
     def make() -> ASGIApp:
         from portico.api.app import make_api
 
-        return make_api(view.sight, view.searching, gateway.record, upstreams=gateway.upstreams)
+        return make_api(
+            view.sight,
+            view.searching,
+            gateway.record,
+            upstreams=gateway.upstreams,
+            audit=lambda: gateway.calls.audit,
+        )
 
     return Late(make)
 

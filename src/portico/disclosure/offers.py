@@ -97,7 +97,8 @@ class Offered:
         return (claimed.pop(), uri) if len(claimed) == 1 else None
 
     def _is_shown(self, server: str, uri: str, owner: str) -> bool:
-        linked = server in self._links.owners(owner, uri)
+        # Callers without a session or a handle share their links: these open nothing that a profile hides.
+        linked = bool(owner) and server in self._links.owners(owner, uri)
         return self._sight.face.scope.sees_resource(server, uri, linked=linked)
 
     def _is_known(self, server: str, uri: str, owner: str) -> bool:
