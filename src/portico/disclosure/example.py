@@ -6,6 +6,7 @@ from typing import Any
 from portico.catalog.schema import ABSENT, Outline, Param, input_outline, json_type, outline
 from portico.catalog.tool import Tool
 from portico.catalog.visible import shown
+from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 
 _SAMPLES = {
     "date-time": "2025-01-31T12:00:00Z", "date": "2025-01-31", "time": "12:00:00Z", "email": "name@example.com",
@@ -13,6 +14,8 @@ _SAMPLES = {
     "hostname": "example.com", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "duration": "P1D", "cidrv4": "192.0.2.0/24",
 }  # fmt: skip
 _MORE_SAMPLES = ("example", "Example", "EXAMPLE", "ABC-123", "1", "12", "123", "12345", "a1b2c3", "us-east-1", "a/b")
+_PATTERNS, _MATCHED_CHARS, _PATTERN_BYTES = 16, 1_000, 4 * 1024
+"""How many patterns of a schema are tried, with texts of how many characters, and how large one may be compiled."""
 _WRITTEN, _OPTIONS = 2, 3
 """How many of an author's own examples are shown, and with how many options ours."""
 
@@ -58,6 +61,7 @@ class _Sampler:
 
     def __init__(self, tree: Outline) -> None:
         self.types, self.left = tree.types, 400
+        self.patterns_left = _PATTERNS
 
     def value(self, param: Param, depth: int = 0) -> Any:
         self.left -= 1
@@ -79,7 +83,12 @@ class _Sampler:
             return self._items(param, depth)
         if param.type in ("integer", "number"):
             return _number_sample(param)
-        return True if param.type == "boolean" else _string_sample(param)
+        if param.type == "boolean":
+            return True
+        if "pattern" not in param.source:
+            return _string_sample(param)
+        self.patterns_left -= 1
+        return _matching_sample(param) if self.patterns_left >= 0 else _string_sample(param)
 
     def _members(self, param: Param, depth: int) -> dict[str, Any]:
         wanted = (one for one in param.children if (one.required or "const" in one.source) and not one.pattern)
@@ -113,21 +122,36 @@ def _number_sample(param: Param) -> int | float:
 
 
 def _string_sample(param: Param) -> str:
-    name = " ".join(shown(param.name).split()) or "text"
-    limits = {key: param.source[key] for key in ("pattern", "minLength", "maxLength") if key in param.source}
-    first = _SAMPLES.get(str(param.source.get("format")), f"<{name}>")
     least, most = min(int(_limit(param, "minLength", 0)), 10_000), int(_limit(param, "maxLength", 10_000))
-    if "pattern" not in limits:
-        return first[:most].ljust(least, "x")
+    return _first_sample(param)[:most].ljust(least, "x")
+
+
+def _first_sample(param: Param) -> str:
+    return _SAMPLES.get(str(param.source.get("format")), f"<{_plain_name(param)}>")
+
+
+def _plain_name(param: Param) -> str:
+    return " ".join(shown(param.name).split()) or "text"
+
+
+def _matching_sample(param: Param) -> str:
+    """A text that matches the pattern, if one of a few does."""
+    limits = {key: param.source[key] for key in ("pattern", "minLength", "maxLength") if key in param.source}
+    first = _first_sample(param)
+    least = int(_limit(param, "minLength", 0))
+    most = min(int(_limit(param, "maxLength", _MATCHED_CHARS)), _MATCHED_CHARS)
+    if least > _MATCHED_CHARS or estimate_compilation([str(limits["pattern"])]) > MAX_COMPILE_US // _PATTERNS:
+        return first
     # Imported here because search answers need this module at once and hardly ever a pattern. The pattern is a
     # stranger's: only a matcher that cannot run away may try it.
     import jsonschema_rs
 
     try:
-        fits = jsonschema_rs.validator_for(limits).is_valid
+        options = jsonschema_rs.RegexOptions(_PATTERN_BYTES)
+        fits = jsonschema_rs.validator_for(limits, pattern_options=options).is_valid
     except ValueError:
         return first
-    candidates = [one[:most] for one in (first, name, *_MORE_SAMPLES, *_SAMPLES.values())]
+    candidates = [one[:most] for one in (first, _plain_name(param), *_MORE_SAMPLES, *_SAMPLES.values())]
     return next((one for one in (text.ljust(least, text[-1:] or "x") for text in candidates) if fits(one)), first)
 
 

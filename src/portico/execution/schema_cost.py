@@ -22,6 +22,8 @@ MAX_VALUES = 50_000
 """Where the counting of values ends, which takes 0.2 µs each: a value of more is not checked."""
 
 _WORD_BITS = 64
+_LONG_CHECKS = 16
+"""Checks that a comparison of two integers beyond 64 bits takes as long as."""
 _FRACTION_CHECKS = 1_000
 """Checks that a `multipleOf` with a fraction takes as long as: it computes with big rationals."""
 
@@ -31,7 +33,7 @@ class Size:
     """The size of a JSON value."""
 
     values: int
-    """Nodes; an integer beyond 64 bits counts as many as comparing it takes."""
+    """Nodes; an integer beyond 64 bits counts as many as comparing it takes, with all others of them too."""
     chars: int
     """Characters of its strings and keys."""
     levels: int
@@ -40,7 +42,7 @@ class Size:
 
 def measure(value: Any, most: int = MAX_VALUES) -> Size:
     """Count a value's nodes, characters and levels, up to where there are more than `most` nodes."""
-    values, chars, levels = 1, 0, 0
+    values, chars, levels, long = 1, 0, 0, 0
     pending: list[Any] = [value]
     while pending and values <= most:
         level: list[Any] = []
@@ -59,7 +61,9 @@ def measure(value: Any, most: int = MAX_VALUES) -> Size:
                     break
                 level += one
             elif isinstance(one, int) and (words := one.bit_length() // _WORD_BITS):
-                values += words * words
+                # `uniqueItems` has no hash of these, and compares each with all others.
+                long += 1
+                values += words * words + _LONG_CHECKS * long
         levels += bool(level)
         pending = level
     return Size(values, chars, levels)
@@ -69,7 +73,7 @@ class PeakCounter:
     """Counts the most subschemas of a schema that apply to one value."""
 
     def __init__(self, schema: dict[str, Any], *, patterns_only: bool = False) -> None:
-        """`patterns_only` counts the regular expressions alone."""
+        """`patterns_only` counts the regular expressions and formats alone."""
         self._root = schema
         self._patterns_only = patterns_only
         self._counts: dict[tuple[int, int], tuple[int, int] | None] = {}
@@ -142,10 +146,13 @@ class PeakCounter:
     def _count_own(self, schema: dict[str, Any]) -> int:
         if self._patterns_only:
             names = schema.get("patternProperties")
-            return ("pattern" in schema) + (len(names) if isinstance(names, dict) else 0)
+            matched = ("pattern" in schema) + ("format" in schema)
+            return matched + (len(names) if isinstance(names, dict) else 0)
         checks = 1
         if isinstance(names := schema.get("required"), list):
             checks += len(names)
+        for key in _REQUIRING:
+            checks += sum(len(names) for names in _values(schema.get(key)) if isinstance(names, list))
         if isinstance(properties := schema.get("properties"), dict):
             checks += len(properties) // 8
         for key in _QUOTED:
@@ -205,6 +212,7 @@ _UNBOUNDED = ("$dynamicRef", "$recursiveRef")
 _LISTED = ("allOf", "anyOf", "oneOf")
 _SINGLE = ("not", "if", "then", "else")
 _NAMED = ("dependentSchemas", "dependencies")
+_REQUIRING = ("dependentRequired", "dependencies")
 _WITH_PARTS = frozenset(("$ref", "$id", *_UNBOUNDED, *_LISTED, *_SINGLE, *_NAMED))
 _QUOTED = ("enum", "const", "not")
 
@@ -230,3 +238,19 @@ def _values(node: Any) -> list[Any]:
 
 def _items(node: Any) -> list[Any]:
     return cast("list[Any]", node) if isinstance(node, list) else [node] if isinstance(node, dict) else []
+
+
+def find_patterns(schema: Any) -> Iterator[str]:
+    """Yield every regular expression of a schema, and what only looks like one."""
+    pending: list[Any] = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            known = cast("dict[str, Any]", node)
+            if isinstance(pattern := known.get("pattern"), str):
+                yield pattern
+            if isinstance(names := known.get("patternProperties"), dict):
+                yield from cast("dict[str, Any]", names)
+            pending += known.values()
+        elif isinstance(node, list):
+            pending += cast("list[Any]", node)

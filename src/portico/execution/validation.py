@@ -17,9 +17,17 @@ from portico.catalog.tool import Tool
 from portico.errors import InvalidArguments
 from portico.execution.misnamed import misnamed
 from portico.execution.repair import Repair, repaired
-from portico.execution.schema_cost import MAX_PEAK, MAX_VALUES, PeakCounter, Size, measure
+from portico.execution.schema_cost import (
+    MAX_PEAK,
+    MAX_VALUES,
+    PeakCounter,
+    Size,
+    find_patterns,
+    measure,
+)
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
+from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 
 MAX_PROBLEMS = 5
 MAX_SCHEMA = 128 * 1024
@@ -102,8 +110,9 @@ class _Checker:
         self._schema = schema
         self._names_have_patterns = b'"patternProperties"' in blob
         self._peaks = PeakCounter(schema)
-        self._patterns = PeakCounter(schema, patterns_only=True) if patterns else None
-        self._states = 0
+        matches = patterns or b'"format"' in blob
+        self._patterns = PeakCounter(schema, patterns_only=True) if matches else None
+        self._states = 1  # a format takes no longer than that
         self._strict: Any = None
         self._lenient: Any = None
         if self._peaks.peak(0) >= MAX_PEAK:
@@ -111,7 +120,8 @@ class _Checker:
         if not patterns:
             self._strict = _compile(schema)
             return
-        for size, states in _PATTERN_STATES.items() if patterns <= MAX_PATTERNS else ():
+        can_compile = patterns <= MAX_PATTERNS and estimate_compilation(find_patterns(schema)) <= MAX_COMPILE_US
+        for size, states in _PATTERN_STATES.items() if can_compile else ():
             try:
                 self._strict = _compile(schema, pattern_options=jsonschema_rs.RegexOptions(size))
             except ValueError:
@@ -123,6 +133,7 @@ class _Checker:
     def is_valid(self, value: Any) -> bool:
         """Whether a value fits, or would take too many checks to tell."""
         size = measure(value)
+        # Beyond that its characters and levels are not all counted.
         if size.values > MAX_VALUES or size.values * self._peaks.peak(size.levels) > MAX_CHECKS:
             return True
         try:
@@ -148,7 +159,7 @@ class _Checker:
         return found or ("they do not fit its schema; they are too large, or it is, to say where",)
 
     def _choose(self, size: Size) -> Any | None:
-        """The validator with patterns, or where these take too long the one without; None where there is none."""
+        """The validator with patterns and formats, or where these take too long one without, or None."""
         patterns = self._patterns.peak(size.levels) if self._patterns is not None else 0
         if self._strict is not None and size.chars * patterns * self._states <= MAX_MATCHED:
             return self._strict
@@ -160,7 +171,7 @@ class _Checker:
         # What a schema says of other members depends on the patterns of their names.
         if self._names_have_patterns:
             return None
-        return _compile(self._schema, keywords={"pattern": _Unchecked})
+        return _compile(self._schema, keywords={"pattern": _Unchecked}, validate_formats=False)
 
 
 class _Unchecked:

@@ -20,6 +20,7 @@ from portico.upstream.openapi.documents import Documents, Node
 from portico.upstream.openapi.names import Names, clipped
 from portico.upstream.openapi.numbers import bounds, choices, kinds, texts
 from portico.upstream.openapi.text import plain
+from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 
 MAX_SCHEMA_BYTES = 40_000
 """About 10,000 tokens: more of a schema nobody reads."""
@@ -289,7 +290,7 @@ def _dumped(schema: Any) -> bytes:
 
 def _is_costly(pattern: str) -> bool:
     """Whether compiling a pattern could hold every thread up for more than some milliseconds."""
-    if len(pattern) > _LONGEST_PATTERN:
+    if len(pattern) > _LONGEST_PATTERN or estimate_compilation([pattern]) > MAX_COMPILE_US:
         return True
     states = 1 + _CLASS_STATES * len(_UNICODE_CLASS.findall(pattern))
     for repeated in _REPEATED.finditer(pattern):
