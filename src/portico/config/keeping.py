@@ -94,7 +94,7 @@ class Audit(Section):
         default=20,
         ge=1,
         description="How many are kept, the one that is written included; by default there is room for about two "
-        "million lines. What is dropped for a new one is said in that.",
+        "million lines. A file that follows one that was dropped says so.",
     )
     sync: bool = Field(
         default=False, description="Wait until each line is on the disk, not only with the operating system."

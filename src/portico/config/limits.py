@@ -43,8 +43,8 @@ class Limits(Section):
     unread_bytes: ByteSize = Field(
         default=ByteSize(256 * 1024**2),
         gt=0,
-        description="Answers that all clients together may leave unread, kept on disk; whoever holds most of more is "
-        "hung up on.",
+        description="Answers that all clients together may leave unread; they are kept on disk. Where there are more, "
+        "the client that holds most of them is hung up on.",
     )
     question_s: float = Field(
         default=600, gt=0, description="How long a server's question to a client, or its user, may stay unanswered."
@@ -66,7 +66,8 @@ class Limits(Section):
     max_request_values: int = Field(
         default=25_000,
         ge=100,
-        description="JSON values in a request; everybody waits for up to 1 ms a thousand while they are read.",
+        description="JSON values that a request may have. To read a thousand takes up to 1 ms, in which nobody else is "
+        "answered.",
     )
     max_message_bytes: ByteSize = Field(
         default=ByteSize(64 * 1024**2),
@@ -94,10 +95,13 @@ class Code(Section):
     workers: int = Field(
         default=4,
         ge=1,
-        description="Scripts of one language at the same time, one fewer of each client; more wait, clients in turn.",
+        description="Scripts of one language that run at the same time; one client has all but one of them at most. "
+        "More wait, and clients take turns.",
     )
     waiting: int = Field(
-        default=16, ge=0, description="Scripts of one client in one language that may wait; more are turned away."
+        default=16,
+        ge=0,
+        description="Scripts of one client in one language that may wait for a worker; more are refused.",
     )
     state_bytes: ByteSize = Field(
         default=ByteSize(1024**2),

@@ -1,8 +1,8 @@
 """Config files: everything that turns a file, the environment and flags into a `Config`, and a `Config` into safe text.
 
-`load` is the way in. reading, toml_reading (bytes → nodes with lines) → clients (their keys → ours) → gathering
-(placeholders filled in from the environment and env_file, plain values in a draft) → loading (precedence, sources) →
-wording (errors in our words). `masked` shows the result.
+`load` is the way in. file_permissions (who could have written a file) · reading, toml_reading (bytes → nodes with
+lines) → clients (their keys → ours) → gathering (placeholders filled in from the environment and env_file, plain values
+in a draft) → loading (precedence, sources) → wording (errors in our words). `masked` shows the result.
 """
 
 from typing import Any

@@ -1,6 +1,9 @@
 """The ways in over HTTP: one for each door, opened and closed while the application runs.
 
 A configuration that is taken over may bring a profile or take one away; clients of the other doors notice nothing.
+
+The sessions of a door are shared by callers (`server/callers.py`): only a request that initialises one opens one, and
+where all places are taken, the caller that holds most gives way.
 """
 
 import asyncio

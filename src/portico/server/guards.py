@@ -1,4 +1,7 @@
-"""Who may come in over HTTP: requests addressed in one clear way, for this host, with the right bearer token."""
+"""Who may come in over HTTP: requests addressed in one clear way, for this host, with the right bearer token.
+
+To REST, requests that change something also come from no web page but the gateway's own.
+"""
 
 import hashlib
 import hmac

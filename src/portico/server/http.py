@@ -1,7 +1,7 @@
 """Streamable HTTP: `/mcp` for the default view, `/mcp/p/{profile}` for each profile; both eras on each. `/api` beside.
 
 Loopback by default. Host and Origin are checked on every request, so that no web page can reach a gateway on localhost;
-any other address needs a bearer token.
+any other address needs a bearer token that is not easy to guess. Answers that clients leave unread wait on disk.
 """
 
 import ipaddress

@@ -3,6 +3,8 @@
 The SDK opens an event stream for every request, which costs it more than the request itself. Here the stream is opened
 when there is something to put on it: a message that comes before the answer, or a while without one. Either way the
 client gets every message, in order; it has said that it takes both forms.
+
+What is not needed once an answer is written is emptied: the SDK would keep it for as long as the session lasts.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""What the system is told of a Python script's process: that it comes after the gateway, and when to end it.
+"""The system's limits on a Python script's process: priority after the gateway, open files, memory, processor time.
 
-Its end is a last limit, for when the gateway does not live to see to it.
+They stand behind those of the interpreter and the gateway, also when the gateway does not live to see to its own.
 """
 
 import contextlib
