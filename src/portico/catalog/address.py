@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 
 from portico.catalog.folding import Lines, fold
 from portico.catalog.visible import quoted, shown
@@ -21,6 +21,8 @@ FLAT_NAME_CHARS = 64
 LONGEST_NAME = 512
 """Longer text is no name, and nothing is guessed about it."""
 MAX_GUESSES = 3
+MAX_COMPARED = 20_000
+"""Names that a wrong one is compared with: some 10 ms."""
 _SEPARATORS = (".", "::", ":", "/", "__")
 _CLIENT_PREFIXES = tuple(
     re.compile(prefix, re.IGNORECASE)
@@ -89,8 +91,8 @@ def _digest(name: str) -> str:
 
 def nearest(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """The names most like a wrong one."""
-    known = list(names)
-    return _nearest([(name, [fold(each) for each in known], 1.0)], known, limit)
+    known = list(islice(names, MAX_COMPARED))
+    return _nearest([(name, [fold(each[:LONGEST_NAME]) for each in known], 1.0)], known, limit)
 
 
 def _nearest(guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequence[str], limit: int) -> tuple[str, ...]:

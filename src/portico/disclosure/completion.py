@@ -13,6 +13,8 @@ from portico.upstream.backend import Raw
 MAX_VALUES = 100
 _LEAST_ALIKE = 60
 _LONGEST = 200
+_COMPARED = 2_000
+"""Names that a misspelt one is compared with."""
 _OURS = frozenset(template["uriTemplate"] for template in TEMPLATES)
 
 
@@ -40,7 +42,7 @@ def matching(typed: str, candidates: Iterable[str], *, whole: bool = False) -> l
     wanted = typed[:_LONGEST].strip().casefold()
     places: tuple[list[str], ...] = ([], [], [])
     for name in names:
-        folded = name.casefold()
+        folded = name[:_LONGEST].casefold()
         if folded.startswith(wanted):
             places[0].append(name)
         elif not whole and folded.partition(".")[2].startswith(wanted):
@@ -54,7 +56,8 @@ def matching(typed: str, candidates: Iterable[str], *, whole: bool = False) -> l
 def _alike(wanted: str, names: list[str]) -> list[str]:
     from rapidfuzz import fuzz, process  # only a misspelt name needs it
 
-    folded = {name: name.casefold() for name in names}
+    # The beginnings of the first: all are compared in one go, while everybody waits.
+    folded = {name: name[:_LONGEST].casefold() for name in names[:_COMPARED]}
     found = process.extract(wanted, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_LEAST_ALIKE)
     return [name for _, _, name in sorted(found, key=lambda one: (-one[1], one[2]))]
 

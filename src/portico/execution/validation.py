@@ -6,9 +6,10 @@ then the judge, as it would be without a gateway. So it is for a value that woul
 this is counted before it is done (`schema_cost`). Remote references are never fetched.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
-from functools import lru_cache
 from itertools import islice
+from threading import Lock
 from typing import Any, NoReturn, cast
 
 import jsonschema_rs
@@ -32,6 +33,9 @@ from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
 MAX_PROBLEMS = 5
 MAX_SCHEMA = 128 * 1024
 """Bytes of a definition whose schema is compiled."""
+MAX_KEPT = 8 * 1024**2
+"""Bytes of the definitions whose compiled schemas are kept."""
+_ENTRY_BYTES = 500
 MAX_CHECKS = 500_000
 """Checks of a value and what is in it: 20 to 40 ns each."""
 MAX_ERRORS = 2_000
@@ -56,6 +60,13 @@ def fits(tool: Tool, arguments: Any) -> bool:
     """Whether the arguments fit. This is all that a call with the right ones pays."""
     checker = _checker(tool.hash, tool.blob, "inputSchema")
     return checker is None or checker.is_valid(arguments)
+
+
+def fits_schema(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value fits a part of a schema, or that cannot be told: not every part can be read alone."""
+    blob = jsontext.dumps({"inputSchema": dict(schema)})
+    checker = _checker("", blob, "inputSchema")
+    return checker is None or checker.is_valid(value)
 
 
 def check(tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -250,12 +261,40 @@ def _problem(error: jsonschema_rs.ValidationError) -> str:
     return f"{path}: {message}" if path else message
 
 
-@lru_cache(maxsize=8_192)
-def _checker(key: str, blob: bytes, member: str) -> _Checker | None:
-    if len(blob) > MAX_SCHEMA:
-        return None
+class _Checkers:
+    """The compiled schemas that were used last: one takes 30 times as much memory as its text."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, bytes, str], _Checker | None] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def find(self, key: str, blob: bytes, member: str) -> _Checker | None:
+        """Compile a member of the definition `blob`, or take what was compiled; None where it cannot be used."""
+        if len(blob) > MAX_SCHEMA:
+            return None
+        place = (key, blob, member)
+        with self._lock:
+            if place in self._kept:
+                self._kept.move_to_end(place)
+                return self._kept[place]
+        made = _make_checker(blob, member)
+        with self._lock:
+            if place not in self._kept:
+                self._kept[place] = made
+                self._bytes += len(blob) + _ENTRY_BYTES
+            while self._bytes > MAX_KEPT:
+                (_, old, _), _ = self._kept.popitem(last=False)
+                self._bytes -= len(old) + _ENTRY_BYTES
+        return made
+
+
+_checker = _Checkers().find
+
+
+def _make_checker(blob: bytes, member: str) -> _Checker | None:
     try:
         schema = jsontext.loads(blob).get(member)
         return _Checker(schema, blob) if isinstance(schema, dict) else None
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError, jsonschema_rs.ReferencingError):
         return None

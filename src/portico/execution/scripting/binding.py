@@ -18,6 +18,8 @@ from portico.execution.sandbox.script import CallFailed
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\??\.\s*([A-Za-z_]\w*)\s*\(")
 NEAREST = 3
+_COMPARED = 1
+"""Wrong names of a script that the nearest are found for: its first ends it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ def bind(code: str, snapshot: Snapshot) -> Bound:
         if found or word in called:
             tools[word] = found
         if unknown:
-            missing[word] = {name: _no_such(word, name, known) for name in unknown}
+            unknown = list(dict.fromkeys(unknown))
+            missing[word] = {name: f"there is no tool {word}.{name}" for name in unknown}
+            # To compare a name with thousands takes some milliseconds.
+            missing[word] |= {name: _no_such(word, name, known) for name in unknown[:_COMPARED]}
     return Bound(tools, missing)
 
 

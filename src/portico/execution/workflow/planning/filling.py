@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
-
 from portico.catalog.references import ABSENT
 from portico.catalog.schema import Param
+from portico.execution.validation import fits_schema
 from portico.execution.workflow.planning.literals import Literal, looked_for, of_kind, unique
 from portico.execution.workflow.planning.nouns import Name, read_name, singular
 from portico.execution.workflow.planning.vocabulary import FROM, LIMITS, OWNERS, PLACES, STEERS, SYMBOLS, TO
@@ -52,20 +51,7 @@ def filled(param: Param, said: Said) -> Any:
 
 
 def _takes(param: Param, value: Any) -> bool:
-    try:
-        return jsonschema_rs.validator_for(dict(param.source), retriever=_refuse).is_valid(value)
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-        jsonschema_rs.ReferencingError,
-    ):  # a part of a schema cannot always be read alone
-        return True
-
-
-def _refuse(uri: str) -> Any:
-    """No schema makes the gateway fetch anything."""
-    raise ValueError(f"{uri} is not fetched")
+    return fits_schema(param.source, value)
 
 
 def _meant(param: Param, said: Said) -> Any:
