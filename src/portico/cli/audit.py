@@ -75,6 +75,9 @@ def check(setup: Setup, screen: Screen) -> int:
     """Say whether the log is as it was written."""
     settings, data_dir = setup.config.audit, setup.config.data_dir
     path, key = where(settings, data_dir), read_key(data_dir / KEY_FILE)
+    if key is None and not path.exists():
+        screen.text(f"There is no log at {path}.")
+        return DONE
     if key is None:
         raise PorticoError(
             f"the key of the log is not in {data_dir / KEY_FILE}", advice="Without it no line can be checked."

@@ -35,6 +35,8 @@ from portico.server.slow_clients import Patience, most_connections
 from portico.upstream.status import TROUBLED
 
 POLL_S = 0.05
+FREEZES_S = (0.0, 5.0, 30.0, 120.0)
+"""When: each so long after the one before."""
 SWITCH_S = 0.001
 """How long a thread that computes keeps the others waiting: every step of a request may have to wait that long."""
 
@@ -106,10 +108,11 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
         with on_stop(stop), _as_configured(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await _started(server, serving)
-            gc.freeze()  # a full collection would walk through all that the start has made, and hold everybody up
+            freezing = asyncio.create_task(_freeze_what_stays(), name="freeze what stays")
             _announce(config, screen, doors, listening.getsockname()[1])
             await _show_progress(gateway, screen, serving)
             await serving
+            freezing.cancel()
         await stop.settled()
     return DONE
 
@@ -162,6 +165,14 @@ def _api(gateway: Gateway) -> ASGIApp:
         )
 
     return Late(make)
+
+
+async def _freeze_what_stays() -> None:
+    """Keep full collections from what the start and the first requests have loaded: each would walk through it."""
+    for pause in FREEZES_S:
+        await asyncio.sleep(pause)
+        gc.collect(1)
+        gc.freeze()
 
 
 async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:

@@ -46,10 +46,13 @@ async def loads(body: bytes) -> Any:
     return jsontext.loads(body) if len(body) < LARGE else await asyncio.to_thread(read, body)
 
 
+def loads_here(body: bytes) -> Any:
+    """The value of JSON in this thread, a large one in pieces; raises ValueError."""
+    return jsontext.loads(body) if len(body) < LARGE else read(body)
+
+
 def read(body: bytes) -> Any:
     """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
-    if len(body) < LARGE:
-        return jsontext.loads(body)
     if has_more_values(body, MAX_VALUES):
         raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
     with no_collection():

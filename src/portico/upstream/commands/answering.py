@@ -74,11 +74,11 @@ def _tail(text: str, cut: bool) -> str:
 
 def _json(program: str, ran: Ran, text: str) -> Raw:
     try:
-        value: Any = json_windows.read(ran.stdout.strip())
+        value: Any = json_windows.loads_here(ran.stdout.strip())
     except ValueError:
         try:
             # Colours, or bytes that are not UTF-8, may be all that is wrong with it.
-            value = json_windows.read(text.strip().removeprefix("\ufeff").encode())
+            value = json_windows.loads_here(text.strip().removeprefix("\ufeff").encode())
         except ValueError as error:
             said = plain(ran.stderr).strip()
             told = [

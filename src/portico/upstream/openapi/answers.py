@@ -96,7 +96,7 @@ def _content(answer: Answer) -> Raw:
     kind = answer.media_type
     if kind.endswith(("json", "+json")) or (kind in ("", "text/plain") and answer.body.lstrip()[:1] in (b"{", b"[")):
         try:
-            value: Any = json_windows.read(answer.body)
+            value: Any = json_windows.loads_here(answer.body)
         except (ValueError, RecursionError):
             pass
         else:
