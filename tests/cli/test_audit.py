@@ -6,6 +6,7 @@ import pytest
 
 from portico.access import Caller
 from portico.config import Audit as Settings
+from portico.events import TokensRefused
 from portico.observability.audit import Audit, Called
 
 from .conftest import Home
@@ -32,6 +33,17 @@ def test_before_any_call_there_is_nothing_to_tell(home: Home) -> None:
     ran = home.run("audit")
     assert (ran.code, ran.out) == (0, "No call is in the audit log.\n")
     assert home.run("audit", "--json").data["calls"] == []
+    verified = home.run("audit", "--verify")
+    assert (verified.code, verified.out) == (0, "No call is in the audit log.\n")
+
+
+def test_wrong_tokens_are_told_with_where_they_came_from(home: Home) -> None:
+    audit = Audit.kept(Settings(), home.folder / "data")
+    assert audit is not None
+    audit.write_refused_tokens(TokensRefused(60, (("203.0.113.7", 59), ("elsewhere", 1))))
+    audit.close()
+    assert "60 wrong tokens were refused, from 203.0.113.7, elsewhere" in home.run("audit").out
+    assert home.run("audit", "--tool", "*", "--json").data["calls"] == []
 
 
 def test_the_latest_calls_stand_last(kept: Home) -> None:

@@ -256,7 +256,7 @@ async def test_an_answer_that_is_not_what_was_declared_is_passed_on_and_says_so(
         ({**DONE, "isError": True}, False),
         ({**DONE, "resultType": "input_required"}, False),
         (DONE, True),
-        ({**DONE, "structuredContent": {"n": "x" * 1_000_000}}, False),
+        ({**DONE, "structuredContent": {"n": [[1] * 1_000] * 60}}, False),
     ],
     ids=["fits", "failed", "a question", "nothing structured", "too large to be checked"],
 )

@@ -129,7 +129,7 @@ class Resolver:
                 nearest=several[:8],
                 advice="Say which one: " + ", ".join(map(shown, several[:8])) + (" …" if len(several) > 8 else ""),
             )
-        near = self._near(name)
+        near = self._near(name) if len(name) <= LONGEST_NAME else ()
         raise UnknownName(
             f"there is no tool {quoted(name)} here",
             nearest=near,

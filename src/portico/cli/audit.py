@@ -3,7 +3,8 @@
 --json: `{"file", "calls": [line]}`; a line is as it was written: `{"at", "id", "client", "profile", "who", "way",
 "tool", "hash", "outcome", "seconds", "attempts", "cached", "repaired", "destructive"?, "trace"?, "arguments"?,
 "chain", "n", "after"?, "mac"}`; of another request `"method", "server", "target"` in place of the tool.
-`{"at", "lost"}` where lines could not be written, `{"at", "dropped"}` where the oldest file was deleted for a new one.
+`{"at", "lost"}` where lines could not be written, `{"at", "dropped"}` where the oldest file was deleted for a new one,
+`{"at", "refused_tokens", "peers"}` for wrong tokens.
 --verify --json: `{"file", "intact", "sealed", "unsealed", "torn", "problems": [text], "more"}`.
 """
 
@@ -40,7 +41,7 @@ class Asked:
     failed: bool = False
 
     def __contains__(self, line: Mapping[str, Any]) -> bool:
-        if "lost" in line or "dropped" in line:
+        if _note(line):
             return self.tool is None and self.client is None
         tool = str(line.get("tool") or f"{line.get('server')}.{line.get('target')}")
         bare = tool.partition(".")[2]
@@ -75,18 +76,18 @@ def check(setup: Setup, screen: Screen) -> int:
     """Say whether the log is as it was written."""
     settings, data_dir = setup.config.audit, setup.config.data_dir
     path, key = where(settings, data_dir), read_key(data_dir / KEY_FILE)
-    if key is None and not path.exists():
-        screen.text(f"There is no log at {path}.")
-        return DONE
-    if key is None:
+    has_lines = next(in_order(path, settings.files), None) is not None
+    if has_lines and key is None:
         raise PorticoError(
             f"the key of the log is not in {data_dir / KEY_FILE}", advice="Without it no line can be checked."
         )
-    found = verify(in_order(path, settings.files), key)
-    intact = not found.problems
+    found = verify(in_order(path, settings.files), key or b"")
+    intact = not found.problems and (has_lines or key is None)
     if screen.as_json:
         counted = {"sealed": found.sealed, "unsealed": found.unsealed, "torn": found.torn}
         screen.data({"file": str(path), "intact": intact, **counted, "problems": found.problems, "more": found.more})
+    elif not has_lines:
+        screen.text(NOTHING if key is None else f"{NOTHING} Its key is there, so there was one: it was taken away.")
     else:
         for problem in found.problems:
             screen.text(shown(problem))
@@ -102,11 +103,21 @@ def _lines(raw: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     return (line for one in raw if (line := parse_line(one)))
 
 
-def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
+def _note(line: Mapping[str, Any]) -> str:
+    """What a line says that is about no single request; empty for any other."""
     if "lost" in line:
-        return (_moment(line), "", f"{line['lost']} lines are missing", "", "", "", "", "", "")
+        return f"{line['lost']} lines are missing"
     if "dropped" in line:
-        return (_moment(line), "", "older lines were dropped", "", "", "", "", "", "")
+        return "older lines were dropped"
+    if "refused_tokens" in line:
+        peers: Any = line.get("peers", ())
+        return shown(f"{line['refused_tokens']} wrong tokens were refused, from {', '.join(map(str, peers))}")
+    return ""
+
+
+def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
+    if said := _note(line):
+        return (_moment(line), "", said, "", "", "", "", "", "")
     seconds = line.get("seconds")
     arguments = line.get("arguments", "")
     remarks = [word for word in ("cached", "repaired", "destructive") if line.get(word)]

@@ -46,7 +46,7 @@ class Own:
 
 def own_uri(uri: str) -> Own | None:
     """What one of our URIs asks for; None for any other. Names may be percent-encoded."""
-    if not uri.startswith(SCHEME) or inner_uri(uri):
+    if not uri.startswith(SCHEME) or len(uri) > MAX_URI_CHARS or inner_uri(uri):
         return None
     given = _CURSOR.search(uri)
     path = uri[len(SCHEME) : given.start() if given else None].rstrip("/")

@@ -152,7 +152,7 @@ class BoundedFunctions(Functions):
     @signature({"types": []})
     def _func_to_number(self, arg: Any) -> Any:
         if not isinstance(arg, str):
-            return arg if _kind(arg) == "number" else None
+            return arg if name_type(arg) == "number" else None
         for read in (int, float) if len(arg) <= MAX_DIGITS else ():
             with contextlib.suppress(ValueError):
                 return read(arg)
@@ -225,10 +225,10 @@ class BoundedFunctions(Functions):
         if not array:
             return array
         keys = self._allowance.collect(expref.visit(expref.expression, item) for item in array)
-        wanted = [_kind(keys[0])] if _kind(keys[0]) in ("string", "number") else ["string", "number"]
+        wanted = [name_type(keys[0])] if name_type(keys[0]) in ("string", "number") else ["string", "number"]
         for key in keys:
-            if _kind(key) not in wanted:
-                raise JMESPathTypeError("sort_by", key, _kind(key), wanted)
+            if name_type(key) not in wanted:
+                raise JMESPathTypeError("sort_by", key, name_type(key), wanted)
         return self._allowance.collect(array[number] for number in self._order(keys))
 
     def _extreme(self, items: list[Any], better: Callable[[Any, Any], bool]) -> Any:
@@ -270,7 +270,7 @@ class BoundedInterpreter(TreeInterpreter):
 
     def holds(self, value: Any) -> bool:
         """Whether a filter takes a value for true: zero is."""
-        return bool(value) or _kind(value) == "number"
+        return bool(value) or name_type(value) == "number"
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
         """Compare; only numbers and texts have an order."""
@@ -358,7 +358,7 @@ def _chunks(items: list[Any]) -> Iterator[list[Any]]:
     return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
 
 
-def _kind(value: Any) -> str:
+def name_type(value: Any) -> str:
     """The type of a value, as JMESPath names it."""
     if isinstance(value, bool):  # to Python also a number
         return "boolean"

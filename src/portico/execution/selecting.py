@@ -94,11 +94,14 @@ def _explained(path: str) -> Generator[None]:
     """Say what is wrong with a path, but not with which value: that may be of any size, and written out larger."""
     from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
+    from portico.execution.path_interpreter import name_type
+
     try:
         yield
     except JMESPathTypeError as error:
         wanted = ", ".join(map(str, error.expected_types))
-        raise _unusable(path, f"{error.function_name}() takes {wanted}, not {error.actual_type}") from None
+        given = name_type(error.current_value)
+        raise _unusable(path, f"{error.function_name}() takes {wanted}, not {given}") from None
     except (JMESPathError, ValueError, TypeError, AttributeError, ZeroDivisionError, OverflowError) as error:
         raise _unusable(path, " ".join(str(error).split())[:300]) from None
     except RecursionError:

@@ -145,7 +145,8 @@ class _Checker:
         """Whether a value fits, or would take too many checks to tell."""
         size = measure(value)
         # Beyond that its characters and levels are not all counted.
-        if size.values > MAX_VALUES or size.values * self._peaks.peak(size.levels) > MAX_CHECKS:
+        peak = self._peaks.peak(size.levels)
+        if size.values > MAX_VALUES or peak >= MAX_PEAK or size.values * peak > MAX_CHECKS:
             return True
         try:
             validator = self._choose(size)

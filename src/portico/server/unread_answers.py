@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 CONNECTION = "portico.connection"
 """In the scope of an HTTP request: the protocol of its connection (`server/slow_clients.py`)."""
 UNREAD_BYTES = 256 * 2**20
-_DIRECT_BYTES = 64 * 2**10
+_DIRECT_BYTES = 256 * 2**10
 """Smaller messages are handed to the connection as they are, while its client keeps up."""
-_PIECE_BYTES = 64 * 2**10
-"""With what the connection holds before it says so, 128 KiB of an answer are in memory at most."""
+_PIECE_BYTES = 256 * 2**10
+"""With what the connection holds before it says so, 512 KiB of an answer are in memory at most."""
 
 
 class UnreadAnswers:

@@ -325,15 +325,16 @@ class Listening:
 
 
 async def test_progress_is_that_of_the_steps_and_calls_keep_their_origin():
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
     async with office() as house:
         relay = Listening()
-        origin = Origin(CALLER, relay, {"_meta": {"progressToken": 7, "traceparent": TRACE}, "requestState": "s"})
+        origin = Origin(CALLER, relay, {"_meta": {"progressToken": 7, "traceparent": trace}, "requestState": "s"})
         report = await house.run(step("a", "f.say"), step("b", "f.say", depends_on=["a"]), origin=origin)
         assert [params["progress"] for _, params in relay.told] == [0, 1, 2]
         assert {params["progressToken"] for _, params in relay.told} == {7}
         assert all(report.run in params["message"] for _, params in relay.told)
         asked = [params for method, params in house.fake.requests if method == "tools/call"]
-        assert [params.get("_meta") for params in asked] == [{"traceparent": TRACE}] * 2
+        assert [params.get("_meta") for params in asked] == [{"traceparent": trace}] * 2
         assert not any("requestState" in params for params in asked)
 
 
