@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 from urllib.parse import quote, unquote
 
+from portico.access import MAX_URI_CHARS
 from portico.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from portico.upstream.backend import Era, Raw
 

@@ -6,8 +6,6 @@ Nothing is repaired here: `tz` may well be `timezone`, but only its caller knows
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rapidfuzz import fuzz
-
 from portico.catalog.visible import quoted
 
 MAX_NAMES = 3
@@ -45,6 +43,8 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def _likeness(one: str, other: str) -> float:
+    from rapidfuzz import fuzz  # only a wrong name needs it
+
     short, long = sorted((one, other), key=len)
     if not short:
         return 0.0
