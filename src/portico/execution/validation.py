@@ -38,7 +38,7 @@ MAX_KEPT = 8 * 1024**2
 _ENTRY_BYTES = 500
 MAX_CHECKS = 500_000
 """Checks of a value and what is in it: 20 to 40 ns each."""
-MAX_ERRORS = 2_000
+MAX_ERRORS = 1_000
 """Errors that an explanation may have to make: some 15 µs each."""
 MAX_COPIED = 1_000_000
 """Characters that these errors may have to copy."""
