@@ -127,3 +127,12 @@ async def test_a_request_of_a_million_values_is_refused_before_it_is_decoded():
         answer = await client.post(url, content=body, headers=headers)
         assert answer.status_code == 413
         assert "limits.max_request_values" in json.dumps(answer.json())
+
+
+async def test_a_script_calls_no_tool_with_hundreds_of_thousands_of_values():
+    backend = FakeBackend(tools=[{"name": "t", "inputSchema": {"type": "object"}}])
+    async with gateway_over({"s": backend}) as gateway, connect(gateway) as client:
+        code = "await s.t(x=[[] for _ in range(400000)])"
+        result: Any = await client.call_tool("run_code", {"code": code})
+        assert "may have 50,000 values" in result.content[0].text
+        assert [method for method, _ in backend.requests if method == "tools/call"] == []

@@ -22,6 +22,7 @@ from portico.execution.json_stream import weight
 from portico.execution.learned import value_of
 from portico.execution.marks import REPAIRED, marks_of
 from portico.execution.sandbox.script import CallFailed, Language, Limits, Outcome, Script
+from portico.execution.schema_cost import MAX_VALUES, measure
 from portico.execution.scripting.binding import Bound, arguments_of, bind
 from portico.execution.scripting.engines import Engines
 from portico.execution.scripting.hints import hint
@@ -188,6 +189,8 @@ class _Host:
         self._begun += 1
         if self._begun > self._limits.calls:
             raise CallFailed(f"a script may make {self._limits.calls} calls", fatal=True)
+        if measure([args, kwargs]).values > MAX_VALUES:
+            raise CallFailed(f"the arguments of a call may have {MAX_VALUES:,} values")
         if weight([args, kwargs], MAX_ARGUMENTS) >= MAX_ARGUMENTS:
             raise CallFailed(f"the arguments of a call may have {MAX_ARGUMENTS:,} characters")
         try:
