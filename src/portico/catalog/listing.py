@@ -16,7 +16,7 @@ from portico.upstream.backend import Ask, Connection, Hello, Raw
 from portico.upstream.json_values import weight
 
 MAX_PAGES = 1_000
-MAX_ITEMS = 5_000
+MAX_ITEMS = 10_000
 """Of one list; the largest of 243 real servers has 353 tools."""
 MAX_LISTED = 16 * 1024**2
 """Characters of one list: beyond it no further page is asked for, and no further entry kept."""
