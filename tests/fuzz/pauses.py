@@ -87,7 +87,8 @@ async def check_path(bench: Bench, dice: random.Random, size: int) -> Raw:
     await bench.offer({"inputSchema": {"type": "object"}})
     bench.answer_with(paths.make_result(dice, max(size, SMALL * 10)))
     kept = await bench.ask("call_tool", {"name": "s.t"})
-    found = _RESULT_ID.search(kept["content"][0]["text"])
+    # What is said of a changed definition comes before it.
+    found = _RESULT_ID.search("\n".join(block.get("text", "") for block in kept["content"]))
     assert found, kept
     return await bench.ask("read_result", {"result_id": found[1], "path": paths.make_path(dice)})
 
