@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.entries import Source, difference, listed, manifest_of, remembered, unknown
-from portico.catalog.listing import Listing, Offers, fetch
+from portico.catalog.listing import LARGE, Listing, Offers, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.spare_memory import give_back
@@ -130,9 +130,14 @@ class Catalog:
         source = self._sources.get(server)
         if source is None:
             return  # it was taken away while it was listed
-        manifest = manifest_of(source, listing)
+        if len(listing.tools) <= LARGE:
+            arrived = _take_in(source, listing)
+        else:
+            arrived = await asyncio.to_thread(_take_in, source, listing)
+            if self._sources.get(server) is not source:
+                return  # it was taken away, or configured otherwise, meanwhile
         self.eras[server] = listing.hello.era
-        await self._arrive(_Arrived(listed(source, listing, manifest), manifest))
+        await self._arrive(arrived)
 
     async def adopt(self, manifest: Manifest) -> bool:
         """Take what another gateway listed, if it is news here; returns when the snapshot shows it."""
@@ -345,6 +350,11 @@ class Sync:
                 continue
             for kind in sorted(announced):
                 self._bus.publish(ListAnnounced(self._upstream.name, kind))
+
+
+def _take_in(source: Source, listing: Listing) -> _Arrived:
+    manifest = manifest_of(source, listing)
+    return _Arrived(listed(source, listing, manifest), manifest)
 
 
 def _indexed(
