@@ -230,3 +230,26 @@ def test_a_folder_that_came_from_a_variable_is_no_secret_and_a_key_file_named_as
     environ = {"FILES": "/srv/files", "KEY": "/not/a/path"}
     found = secret_values(load("portico.yaml", {}, environ, cwd=tmp_path).config, environ)
     assert found == {"/not/a/path"}
+
+
+WAITING = """
+    from pathlib import Path
+    Path(sys.argv[0]).with_suffix(".begun").touch()
+    while not Path(sys.argv[0]).with_suffix(".go").exists():
+        pass
+    text = f"""
+
+
+async def test_a_server_that_is_replaced_is_masked_while_it_finishes(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    (tmp_path / "server.py").write_text(SERVER.replace("\n    text = f", WAITING))
+    async with running(config) as gateway, connect(gateway) as client:
+        failing = asyncio.create_task(client.call_tool("call_tool", {"name": "shop.fail"}))
+        async with asyncio.timeout(PATIENCE_S):
+            while not (tmp_path / "server.begun").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await gateway.apply(config.model_copy(update={"servers": {}}))
+            (tmp_path / "server.go").touch()
+            failed = await failing
+        assert failed.is_error
+        shows_nothing(failed.model_dump_json())

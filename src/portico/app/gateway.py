@@ -239,7 +239,7 @@ class Gateway:
             await self.catalog.configure(sources(config, self._given))
             # Nothing is awaited from here until all rooms go by the new one: no call finds half of it.
             self.config = config
-            self._mask.reset()
+            self._mask.reset(before)
             for name in (*change.removed, *change.restarted):
                 servers.let_go(name, before.servers[name].restart.drain_s)
             for name in (*change.added, *change.restarted):

@@ -27,14 +27,16 @@ _TOLD = ("message", "data", "logger")
 
 
 class ErrorMask:
-    """The secrets of the current configuration; they are read with the first failure."""
+    """The secrets of the current configuration, read with the first failure, and those of the one before it."""
 
     def __init__(self, config: Callable[[], Config] = Config) -> None:
         self._config = config
+        self._earlier: Config | None = None
         self._mask: Mask | None = None
 
-    def reset(self) -> None:
-        """Read the secrets again: the configuration is another."""
+    def reset(self, earlier: Config) -> None:
+        """Read the secrets again. Servers of the `earlier` configuration may still run and fail: its stay masked."""
+        self._earlier = earlier
         self._mask = None
 
     def text(self, text: str) -> str:
@@ -77,7 +79,8 @@ class ErrorMask:
         if self._mask is None:
             from portico.config_file.secret_values import Mask, secret_values  # their patterns cost start-up
 
-            self._mask = Mask(secret_values(self._config()))
+            earlier = secret_values(self._earlier) if self._earlier is not None else frozenset[str]()
+            self._mask = Mask(secret_values(self._config()) | earlier)
         return self._mask
 
 
