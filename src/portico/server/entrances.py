@@ -25,6 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 from portico.errors import INTERNAL_ERROR
 from portico.server.callers import caller_of
 from portico.server.door import Door
+from portico.server.large_text import InPieces
 from portico.server.prompt_answers import NoSessionTransport, PromptTransport
 from portico.server.replay import RecentEvents
 from portico.server.whole_body import lasting
@@ -58,6 +59,7 @@ class Visitors(StreamableHTTPSessionManager):
 
     async def receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; one that names no session opens one only if it initialises it."""
+        send = InPieces(scope, send)
         if not _is_sessionless(scope):
             await self.handle_request(scope, receive, send)
             return
