@@ -57,6 +57,10 @@ class Visitors(StreamableHTTPSessionManager):
     def event_store(self, value: EventStore | None) -> None:
         """The base class sets the one that all would share."""
 
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose body is whole and not too large: the base class would copy it twice to find out."""
+        await self._handle_request(scope, receive, send)
+
     async def receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; one that names no session opens one only if it initialises it."""
         send = InPieces(scope, send)

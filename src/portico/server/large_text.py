@@ -6,6 +6,7 @@ exchanged for the member where the message leaves.
 """
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
 from uuid import uuid4
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from portico.server.passable import encode_passable, nested_too_deep, passable
+from portico.server.unread_answers import PARTS
 from portico.upstream import json_pieces
 from portico.upstream.backend import Era
 
@@ -92,7 +94,7 @@ class LargeResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await _send_parts(self._parts, {"type": "http.response.body", "more_body": False}, send)
+        await send({"type": "http.response.body", "body": b"", PARTS: self._parts})
 
 
 class _Body(bytes):
@@ -121,27 +123,21 @@ class InPieces:
             if self._start is not None:
                 await self._send(_with_length(self._start, sum(map(len, parts))))
                 self._start = None
-            await _send_parts(parts, message, self._send)
+            await self._send({**message, "body": b"", PARTS: parts})
 
 
-def _exchange(body: bytes, texts: Texts) -> list[bytes]:
+def _exchange(body: bytes, texts: Texts) -> deque[bytes]:
     """An encoded message in parts; texts that were exchanged are emptied and forgotten."""
-    parts: list[bytes] = []
+    parts: deque[bytes] = deque()
     at = 0
     for found in _STANDS.finditer(body):
         if (text := texts.pop(found[1], None)) is not None:
-            parts += [body[at : found.start()], *text.pieces]
+            parts.append(body[at : found.start()])
+            parts += text.pieces
             text.pieces.clear()
             at = found.end()
-    return [*parts, body[at:]]
-
-
-async def _send_parts(parts: list[bytes], message: Message, send: Send) -> None:
-    """Send a body, and let go of each part that was sent."""
-    parts.reverse()
-    while len(parts) > 1:
-        await send({**message, "body": parts.pop(), "more_body": True})
-    await send({**message, "body": parts.pop()})
+    parts.append(body[at:])
+    return parts
 
 
 def _with_length(start: Message, length: int) -> Message:
