@@ -214,10 +214,9 @@ class _Entrance:
 class Entrances:
     """Every way in, by the name of its profile; the empty name is the front door."""
 
-    def __init__(self, doors: Mapping[str, Door], security: TransportSecuritySettings, max_request_bytes: int) -> None:
+    def __init__(self, doors: Mapping[str, Door], security: TransportSecuritySettings) -> None:
         self._wanted = dict(doors)
         self._security = security
-        self._max_request_bytes = max_request_bytes
         self._open: dict[str, _Entrance] = {}
         self._running = False
 
@@ -267,7 +266,6 @@ class Entrances:
             retry_interval=RETRY_MS,
             session_idle_timeout=SESSION_IDLE_S,
             security_settings=self._security,
-            max_request_body_size=self._max_request_bytes,
         )
 
     async def _ready(self) -> None:
