@@ -7,13 +7,16 @@ import socket
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import IO, Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
 from portico.config import Config
 from portico.server.http import make_app, make_server
 from portico.server.slow_clients import Patience
+from portico.server.unread_answers import Spooled, UnreadAnswers
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Ask, Era, Raw
 from tests.interaction.fakes import fake, text
@@ -47,18 +50,22 @@ def large_server() -> FakeBackend:
 @asynccontextmanager
 async def served(**options: Any) -> AsyncGenerator[tuple[str, int]]:
     backend = options.pop("backend", None) or large_server()
-    async with gateway_over({"s": backend}, FULL) as gateway:
-        server = make_server(make_app(gateway.doors(), **options), HERE, 0, Patience())
-        serving = asyncio.create_task(server.serve())
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
-                    await asyncio.sleep(0.005)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            yield f"http://{HERE}:{port}/mcp", port
-        finally:
-            server.should_exit = True
-            await asyncio.wait({serving}, timeout=PATIENCE_S)
+    async with gateway_over({"s": backend}, FULL) as gateway, served_app(make_app(gateway.doors(), **options)) as port:
+        yield f"http://{HERE}:{port}/mcp", port
+
+
+@asynccontextmanager
+async def served_app(app: Starlette) -> AsyncGenerator[int]:
+    server = make_server(app, HERE, 0, Patience())
+    serving = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not server.started:  # noqa: ASYNC110  (uvicorn has no event for it)
+                await asyncio.sleep(0.005)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await asyncio.wait({serving}, timeout=PATIENCE_S)
 
 
 def post(frame: Raw, *about: str) -> bytes:
@@ -217,6 +224,29 @@ async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing(
             for one in them:
                 await one.ask()
             assert await other.read() > SIZE, "it waited longest, but holds less than the one that goes on asking"
+
+
+class NoDisk(UnreadAnswers):
+    """Nothing can wait: whoever is behind is hung up on."""
+
+    def open_file(self) -> IO[bytes]:
+        raise OSError("there is no disk")
+
+
+async def test_what_a_client_reads_at_once_never_waits_on_disk() -> None:
+    async def answer(_: Scope, __: Receive, send: Send) -> None:
+        headers = [(b"content-length", str(SIZE).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x" * SIZE})
+
+    application: Any = Spooled(answer, NoDisk())
+    async with served_app(application) as port:
+        reader, writer = await asyncio.open_connection(HERE, port)
+        writer.write(f"GET / HTTP/1.1\r\nhost: {HERE}\r\n\r\n".encode())
+        async with asyncio.timeout(PATIENCE_S):
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(SIZE) == b"x" * SIZE
+        writer.close()
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_answer() -> None:

@@ -48,6 +48,8 @@ def test_half_of_a_pair_is_replaced_and_a_pair_is_kept_wherever_it_is_cut(
 @pytest.mark.parametrize(
     "text",
     [
+        "x" * 100,
+        " " * 200 + "x" * 100,
         '"' + "a" * 100,
         '["' + "a" * 100 + '\\"]',
         '"' + "a" * 100 + '\\u12"',

@@ -612,3 +612,15 @@ async def test_one_guard_serves_many_backends_and_is_gone_when_closed():
     await asyncio.gather(*(connection.close() for connection in connections))
     guard.close()
     assert {found.pid for found in here.children()} <= before
+
+
+async def test_a_large_call_that_is_given_up_while_it_is_written_does_not_spoil_the_next(tmp_path: Path) -> None:
+    reads = tmp_path / "reads"
+    slow = f"shake()\nwhile not os.path.exists({str(reads)!r}): time.sleep(0.01)\n{ECHO}"
+    async with conversation(scripted(slow)) as (connection, _):
+        large = asyncio.create_task(connection.request("tools/call", {"name": "x", "arguments": {"a": "x" * 2**22}}))
+        done, _ = await asyncio.wait({large}, timeout=0.2)
+        assert not done
+        large.cancel()
+        reads.touch()
+        assert json.loads(await call(connection, "echo", word="hello"))["arguments"] == {"word": "hello"}

@@ -1,6 +1,7 @@
 """Server: the door. The only room that knows the client's wire.
 
-door         one SDK server per view; every request answered raw → envelope (what each era wants), passable
+door         one SDK server per view; every request answered raw → envelope (what each era wants), passable,
+             large_text (large parts of answers, in pieces)
 http, stdio  two transports, one core → entrances (a way in for each door), guards (who may come in), monitoring
              callers (who shares what with whom) · token_guard (wrong tokens)
 admission    whose turn it is; whole_body, slow_clients, unread, unread_answers: what and who does not keep up

@@ -40,6 +40,7 @@ from portico.execution.call import Origin
 from portico.execution.questions import IN_ROUNDS
 from portico.server.admission import Admission, visit
 from portico.server.envelope import finish
+from portico.server.large_text import shorten
 from portico.server.parked import Parking
 from portico.server.passable import passable
 from portico.server.relay import ClientRelay
@@ -141,7 +142,7 @@ class Door:
         era: Era = "modern" if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
         try:
             finished = finish(await self._admitted(ctx, era), ctx.method, era, self._server_info)
-            return passable(finished, escaped=ctx.request is None)
+            return await shorten(finished, ctx.request and ctx.request.scope, era)
         except PorticoError as error:
             raise _on_the_wire(error, escaped=ctx.request is None) from error
         except MCPError:
@@ -179,7 +180,9 @@ class Door:
             sealed, params = brought(params)
             extra = {key: value for key, value in params.items() if key not in ("name", "arguments")}
             origin = Origin(caller, relay, extra, waited=waited, in_rounds=rounds and era == "modern")
-            return await self._handled(ctx.method, sealed if given is None else given, params, origin, era)
+            result = await self._handled(ctx.method, sealed if given is None else given, params, origin, era)
+            await relay.flush()
+            return result
 
         if ctx.method in ("resources/subscribe", "resources/unsubscribe"):
             return await self._watching.asked(ctx.method, params, session, Origin(caller, relay, params), era)

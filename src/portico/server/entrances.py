@@ -25,6 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 from portico.errors import INTERNAL_ERROR
 from portico.server.callers import caller_of
 from portico.server.door import Door
+from portico.server.large_text import InPieces
 from portico.server.prompt_answers import NoSessionTransport, PromptTransport
 from portico.server.replay import RecentEvents
 from portico.server.whole_body import lasting
@@ -56,8 +57,13 @@ class Visitors(StreamableHTTPSessionManager):
     def event_store(self, value: EventStore | None) -> None:
         """The base class sets the one that all would share."""
 
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose body is whole and not too large: the base class would copy it twice to find out."""
+        await self._handle_request(scope, receive, send)
+
     async def receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; one that names no session opens one only if it initialises it."""
+        send = InPieces(scope, send)
         if not _is_sessionless(scope):
             await self.handle_request(scope, receive, send)
             return
@@ -208,10 +214,9 @@ class _Entrance:
 class Entrances:
     """Every way in, by the name of its profile; the empty name is the front door."""
 
-    def __init__(self, doors: Mapping[str, Door], security: TransportSecuritySettings, max_request_bytes: int) -> None:
+    def __init__(self, doors: Mapping[str, Door], security: TransportSecuritySettings) -> None:
         self._wanted = dict(doors)
         self._security = security
-        self._max_request_bytes = max_request_bytes
         self._open: dict[str, _Entrance] = {}
         self._running = False
 
@@ -261,7 +266,6 @@ class Entrances:
             retry_interval=RETRY_MS,
             session_idle_timeout=SESSION_IDLE_S,
             security_settings=self._security,
-            max_request_body_size=self._max_request_bytes,
         )
 
     async def _ready(self) -> None:

@@ -118,7 +118,7 @@ def make_app(
             *allowed_origins,
         ],
     )
-    entrances = Entrances(doors, security, max_request_bytes)
+    entrances = Entrances(doors, security)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:

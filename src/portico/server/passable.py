@@ -23,10 +23,23 @@ def passable(value: Any, *, escaped: bool) -> Any:
         orjson.dumps(value)  # the quickest way to look at every part of it: a small fraction of what sending it costs
     except TypeError:
         if _deeper_than(MAX_DEPTH, value):
-            reason = f"it is nested more than {MAX_DEPTH} levels deep"
-            raise RemoteError(INTERNAL_ERROR, f"the server's answer cannot be passed on: {reason}") from None
+            raise nested_too_deep() from None
         return value if escaped else jsontext.whole(value)
     return value
+
+
+def encode_passable(value: Any) -> bytes:
+    """The value as JSON that any wire can carry; raises RemoteError where it is nested too deep."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return jsontext.dumps(passable(value, escaped=False))
+
+
+def nested_too_deep() -> RemoteError:
+    """The error of a value that no library would write."""
+    reason = f"it is nested more than {MAX_DEPTH} levels deep"
+    return RemoteError(INTERNAL_ERROR, f"the server's answer cannot be passed on: {reason}")
 
 
 def _deeper_than(limit: int, value: Any) -> bool:

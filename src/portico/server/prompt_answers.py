@@ -32,6 +32,7 @@ from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
+from portico.server.large_text import LargeEvent, LargeResponse, find_texts
 from portico.server.replay import RecentEvents
 
 STREAM_AFTER_S = 1.0
@@ -51,6 +52,8 @@ class PromptTransport(StreamableHTTPServerTransport):
     def _create_event_data(self, event_message: EventMessage) -> SSEEvent:
         data = super()._create_event_data(event_message)
         message = event_message.message
+        if texts := find_texts(message):
+            data = cast("SSEEvent", LargeEvent(data, texts))
         if isinstance(message, JSONRPCResponse):
             self.is_initialized = True
             if isinstance(self._event_store, RecentEvents) and not self._event_store.keeps(event_message.event_id):
@@ -89,6 +92,8 @@ class PromptTransport(StreamableHTTPServerTransport):
             if isinstance(self._event_store, RecentEvents):
                 self._event_store.forget(stream)
             answer = self._create_json_response(first.message)
+            if texts := find_texts(first.message):
+                answer = LargeResponse(answer, texts)
             _let_go(first.message)
             _let_go_of_request(message, request)
             await answer(scope, receive, send)

@@ -5,6 +5,7 @@ that can be answered in rounds is asked by its answer (`handling`), and the rela
 the client's answers, and so on.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -13,9 +14,10 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import METHOD_NOT_FOUND, REQUEST_TIMEOUT
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import RootModel, ValidationError
 
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteError
+from portico.server.large_text import shorten
 from portico.server.passable import passable
 from portico.server.questions import askable, lacking, refused, worded
 from portico.server.sessions import connection_of
@@ -30,11 +32,16 @@ Ask = Callable[[str, Raw], Awaitable[Raw]]
 Context = ServerRequestContext[Any, Any]
 
 
-class _Message(BaseModel):
+class _Message:
     """A request or notification as it is: the SDK types what it sends, this type says nothing."""
 
-    method: str
-    params: dict[str, Any] | None = None
+    def __init__(self, method: str, params: Raw) -> None:
+        self.method = method
+        self._params = params
+
+    def model_dump(self, **_: Any) -> Raw:
+        """What the SDK sends."""
+        return {"method": self.method, "params": self._params}
 
 
 class _Result(RootModel[dict[str, Any]]):
@@ -65,6 +72,8 @@ class ClientRelay:
         self._ask: Ask | None = None
         self._capabilities: Mapping[str, Any] | None = None
         self._over = False
+        self._telling = asyncio.Lock()
+        """Held while something is told: a large message takes longer to encode than the next one."""
 
     @property
     def origin(self) -> str:
@@ -105,15 +114,21 @@ class ClientRelay:
             if (token := _meta(ctx).get("progressToken")) is None:
                 return
             params = {**params, "progressToken": token}
-        try:
-            message: Any = _Message(method=method, params=passable(params, escaped=ctx.request is None))
-        except RemoteError:
-            return  # nobody waits for it
-        # A visit may end after the request that it was for.
-        stream = None if self._over and method == COMPLETE else ctx.request_id
-        # The way to the client is a library's: however it fails, the server works on and its answer is still wanted.
-        with contextlib.suppress(Exception):
-            await ctx.session.send_notification(message, related_request_id=stream)
+        async with self._telling:
+            try:
+                message: Any = _Message(method, await shorten(params, ctx.request and ctx.request.scope, self._era))
+            except RemoteError:
+                return  # nobody waits for it
+            # A visit may end after the request that it was for.
+            stream = None if self._over and method == COMPLETE else ctx.request_id
+            # The way to the client is a library's: however it fails, the server works on and its answer is wanted.
+            with contextlib.suppress(Exception):
+                await ctx.session.send_notification(message, related_request_id=stream)
+
+    async def flush(self) -> None:
+        """Wait until the client was told what is being told; what comes after an answer is lost."""
+        async with self._telling:
+            pass
 
     async def pause(self) -> None:
         """Let go of the client's stream too where it looks through us; elsewhere it stays open for the answer."""
@@ -126,9 +141,9 @@ class ClientRelay:
             raise refused(missing)
         if self._over:
             raise CallOver
-        asked = worded(method, passable(params, escaped=self._first.request is None), self._era)
         if self._era == "legacy":
-            return await self._pushed(method, asked)
+            return await self._pushed(method, worded(method, params, self._era))
+        asked = worded(method, passable(params, escaped=self._first.request is None), self._era)
         if self._ask is None:
             raise RemoteError(METHOD_NOT_FOUND, f"a client cannot be asked anything while it waits for {self._method}")
         return await self._ask(method, asked)
@@ -138,7 +153,8 @@ class ClientRelay:
         return self._first.method
 
     async def _pushed(self, method: str, params: Raw) -> Raw:
-        message: Any = _Message(method=method, params=params)
+        scope = self._first.request and self._first.request.scope
+        message: Any = _Message(method, await shorten(params, scope, self._era))
         route = ServerMessageMetadata(related_request_id=self._first.request_id)
         try:
             answer = await self._first.session.send_request(message, _Result, self._question_s, metadata=route)

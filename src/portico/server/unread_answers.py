@@ -1,8 +1,8 @@
 """Answers that wait for their clients to read them: on disk, so many bytes in all.
 
-An answer that is large, or whose client does not keep up, is written to a file without a name and sent from there, at
-the pace of the client; whoever made it is done with it at once, and its memory is free. Where clients leave more unread
-than there is room for, the caller that holds most is hung up on, at the answer of which nothing was taken for longest.
+What a client does not take soon is written to a file without a name and sent from there, at the pace of the client;
+whoever made the answer is done with it then, and its memory is free. Where clients leave more unread than there is room
+for, the caller that holds most is hung up on, at the answer of which nothing was taken for longest.
 """
 
 import asyncio
@@ -23,9 +23,11 @@ logger = logging.getLogger(__name__)
 
 CONNECTION = "portico.connection"
 """In the scope of an HTTP request: the protocol of its connection (`server/slow_clients.py`)."""
+PARTS = "portico.parts"
+"""In a message with a body: a deque of its parts, each of some hundred KiB at most. They are taken from it."""
 UNREAD_BYTES = 256 * 2**20
-_DIRECT_BYTES = 256 * 2**10
-"""Smaller messages are handed to the connection as they are, while its client keeps up."""
+DIRECT_S = 0.5
+"""How long an answer waits for a client that is behind, in all, before the rest of it goes to disk."""
 _PIECE_BYTES = 256 * 2**10
 """With what the connection holds before it says so, 512 KiB of an answer are in memory at most."""
 
@@ -109,6 +111,9 @@ class _SpooledAnswer:
         self._writing = 0
         self._sending: asyncio.Task[None] | None = None
         self._is_ended = False
+        self._turn = asyncio.Lock()
+        """Held while a message is sent in pieces: the next one comes after it."""
+        self._patience_s = DIRECT_S
 
     @property
     def caller(self) -> str:
@@ -116,21 +121,57 @@ class _SpooledAnswer:
         return caller_of(self._scope)
 
     async def write(self, message: Message) -> None:
-        """Send a message, or leave it on disk to be sent when the client has taken what was before it."""
-        size = len(message.get("body", b""))
-        if self._sending is None and size <= _DIRECT_BYTES and not self._is_behind:
+        """Send a message, or leave on disk what its client does not take soon."""
+        if self._is_direct(message):
             await self._send(message)
             return
-        if self._is_ended:
-            return
-        if self._sending is None:
+        async with self._turn:
+            parts: deque[bytes] = message.get(PARTS) or _cut(message.get("body", b""))
+            message = {key: value for key, value in message.items() if key != PARTS}
+            if self._sending is None:
+                self.taken_at = asyncio.get_running_loop().time()
+                self._unread.count(self, sum(map(len, parts)))
+                try:
+                    await self._send_while_taken(message, parts)
+                finally:
+                    self._unread.forget(self)
+            if parts and not self._is_ended:
+                await self._keep(message, parts)
+
+    def _is_direct(self, message: Message) -> bool:
+        """Whether a message is small, and nothing has to be sent before it."""
+        is_small = PARTS not in message and len(message.get("body", b"")) <= _PIECE_BYTES
+        return is_small and self._sending is None and not self._turn.locked() and not self._is_behind
+
+    async def _send_while_taken(self, message: Message, parts: deque[bytes]) -> None:
+        """Hand the parts of a message to the connection, as long as its client keeps up."""
+        if not self._is_behind:
+            self._patience_s = DIRECT_S
+        while parts and await self._is_caught_up() and not self._is_ended:
+            part = parts.popleft()
+            await self._send(_with_body(message, part, more=bool(parts)))
             self.taken_at = asyncio.get_running_loop().time()
+
+    async def _is_caught_up(self) -> bool:
+        """Whether the client has taken what it was sent, or does so soon."""
+        if self._is_behind and self._patience_s > 0:
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience_s):
+                    await self._connection.flow.drain()
+            self._patience_s -= clock() - began
+        return not self._is_behind
+
+    async def _keep(self, message: Message, parts: deque[bytes]) -> None:
+        """Leave the rest of a message on disk, to be sent when the client has taken what was before it."""
+        size = sum(map(len, parts))
         start, self._end = self._end, self._end + size
         if size:
             self._unread.count(self, size)
             self._writing += 1
             try:
-                await asyncio.to_thread(self._store, start, message["body"])
+                await asyncio.to_thread(self._store, start, parts)
             except OSError as error:
                 logger.warning("an answer cannot wait for its client, which was hung up on: %s", error)
                 self.hang_up()
@@ -183,19 +224,19 @@ class _SpooledAnswer:
 
     async def _send_piece(self, message: Message, start: int, size: int, *, more: bool) -> None:
         if size:
-            body = await asyncio.to_thread(self._read, start, size)
-            message = {**message, "body": body, "more_body": more}
+            message = {**message, "body": await asyncio.to_thread(self._read, start, size), "more_body": more}
         await self._send(message)
         self.taken_at = asyncio.get_running_loop().time()
 
     # --- in a thread
 
-    def _store(self, start: int, body: bytes) -> None:
+    def _store(self, start: int, parts: deque[bytes]) -> None:
         with self._lock:
             if self._file is None:
                 self._file = self._unread.open_file()
             self._file.seek(start)
-            self._file.write(body)
+            while parts:
+                self._file.write(parts.popleft())
 
     def _read(self, start: int, size: int) -> bytes:
         with self._lock:
@@ -207,3 +248,14 @@ class _SpooledAnswer:
         with self._lock:
             if self._file is not None:
                 self._file.close()
+
+
+def _cut(body: bytes) -> deque[bytes]:
+    """A body in pieces; one, where it is empty."""
+    return deque(body[at : at + _PIECE_BYTES] for at in range(0, max(1, len(body)), _PIECE_BYTES))
+
+
+def _with_body(message: Message, body: bytes, *, more: bool) -> Message:
+    if message["type"] != "http.response.body":
+        return message
+    return {**message, "body": body, "more_body": more or message.get("more_body", False)}

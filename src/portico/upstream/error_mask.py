@@ -5,6 +5,7 @@ A result that is no error passes untouched: whoever calls a tool must be able to
 """
 
 import asyncio
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -127,12 +128,18 @@ def _is_small(value: Any) -> bool:
 
 
 def _over(mask: "Mask", value: Any, depth: int) -> Any:
+    """The value without secrets; the very same where it has none: a copy of many lists would be more to collect."""
     if isinstance(value, str):
         return mask.over(value)
-    if depth <= 0:
+    if depth <= 0 or not value:
         return value
     if isinstance(value, list):
-        return [_over(mask, item, depth - 1) for item in cast("list[Any]", value)]
+        items = cast("list[Any]", value)
+        masked = [_over(mask, item, depth - 1) for item in items]
+        return items if all(map(operator.is_, masked, items)) else masked
     if isinstance(value, dict):
-        return {mask.over(key): _over(mask, item, depth - 1) for key, item in cast(Raw, value).items()}
+        members = cast(Raw, value)
+        found = {mask.over(key): _over(mask, item, depth - 1) for key, item in members.items()}
+        same = all(map(operator.is_, found, members)) and all(map(operator.is_, found.values(), members.values()))
+        return members if same else found
     return value

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from portico.errors import BackendUnavailable, PorticoError
-from portico.upstream import json_windows, jsontext, lines
+from portico.upstream import json_pieces, json_windows, lines
 from portico.upstream.backend import Raw
 from portico.upstream.eventstream import EventStream, EventTooLarge
 from portico.upstream.http_headers import SESSION_HEADER, address_of, header_lines, request_head, safe_url
@@ -89,7 +89,7 @@ class Exchange:
         resumed where `paused` is given, which is told first.
         """
         self.sent += 1
-        request = self._rendered(frame, headers)
+        request = await self._rendered(frame, headers)
         try:
             reply = await self._send(request, repeatable=frame["method"] != "tools/call")
             answer = await self._answer(reply, frame["id"], hear, paused)
@@ -107,7 +107,7 @@ class Exchange:
         """Send a notification, or the answer to a request of the server's."""
         self.sent += 1
         try:
-            reply = await self._send(self._rendered(frame, headers), repeatable=True)
+            reply = await self._send(await self._rendered(frame, headers), repeatable=True)
             if reply.status >= 300:
                 raise await self._refused(reply)
             reply.release()
@@ -121,7 +121,7 @@ class Exchange:
         extra = dict(headers or {})
         if last_id:
             extra["last-event-id"] = last_id.encode().decode("latin-1")  # goes out as the UTF-8 it came in as
-        request = self._rendered(frame, extra) if frame else self._get + header_lines(extra) + b"\r\n"
+        request = await self._rendered(frame, extra) if frame else self._get + header_lines(extra) + b"\r\n"
         try:
             reply = await self._send(request, repeatable=True)
             if reply.status >= 300:
@@ -162,10 +162,11 @@ class Exchange:
         except TimeoutError:
             return False
 
-    def _rendered(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
-        body = jsontext.dumps(frame)
+    async def _rendered(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
+        pieces = await json_pieces.encode(frame)
         extra = header_lines(headers) if headers else b""
-        return b"%s%scontent-length: %d\r\n\r\n%s" % (self._post, extra, len(body), body)
+        head = b"%s%scontent-length: %d\r\n\r\n" % (self._post, extra, sum(map(len, pieces)))
+        return b"".join((head, *pieces))
 
     async def _send(self, request: bytes, *, repeatable: bool) -> Reply:
         try:

@@ -77,7 +77,10 @@ def weight(value: Any, stop: int) -> int:
             if isinstance(child, str):
                 total += len(child) + 3
             elif isinstance(child, _CONTAINERS):
-                pending.append(child)
+                if child:
+                    pending.append(child)
+                else:
+                    total += 2
             elif type(child) is int and not -_LONG_NUMBER < child < _LONG_NUMBER:
                 total += child.bit_length() // 3
             else:

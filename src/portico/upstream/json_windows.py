@@ -28,6 +28,7 @@ Part = tuple[Literal["open", "item", "close"], str | None, Any]
 CLOSING = {"[": "]", "{": "}"}
 _LONGEST_LITERAL = 16
 """Characters before the end of a window where an error may only mean that the window ends."""
+_NO_JSON = re.compile(rb'[ \t\n\r]{0,100}[^ \t\n\r{\["0-9tfn-]')
 _SPACE = re.compile(r"[ \t\n\r]*")
 _AT_EDGE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?\Z")
 """An escape that may go on behind the end, or be the first half of a pair."""
@@ -53,6 +54,8 @@ def loads_here(body: bytes) -> Any:
 
 def read(body: bytes) -> Any:
     """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
+    if _NO_JSON.match(body):
+        raise ValueError("it does not begin as JSON does")  # and need not be decoded to find out
     if has_more_values(body, MAX_VALUES):
         raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
     with no_collection():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from portico.errors import BackendUnavailable, RemoteError
-from portico.upstream import json_windows, jsontext, lines, process
+from portico.upstream import json_pieces, json_windows, lines, process
 from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
 from portico.upstream.envelope import legacy_params, modern_params, without_subscription
 from portico.upstream.handshake import DiedOfProbe, Protocols, SpokeBoth, introduce
@@ -97,6 +97,7 @@ class StdioConnection:
         self._listens = PipeListens(self._peer)
         self._subscription: Subscription | None = None
         self._hello: Hello | None = None
+        self._writing = asyncio.Lock()
         self.spoke = False
         self._closing: asyncio.Task[None] | None = None
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
@@ -174,15 +175,28 @@ class StdioConnection:
 
     async def _write(self, frame: Raw) -> None:
         self._listens.sent(frame)
-        stdin = self._child.stdin
         try:
-            stdin.write(jsontext.dumps(frame) + b"\n")
-            await stdin.drain()
+            async with self._writing:
+                await self._write_line(await json_pieces.encode(frame))
         except (OSError, RuntimeError) as error:
             # Most likely it has died, and how it died says more.
             await asyncio.wait({self._hearing, self._child.exited}, timeout=LAST_WORDS_S)
             reason = self._exit() or "the server no longer reads its input"
             raise BackendUnavailable(f"{self._backend.name}: {reason}{self._last_words()}") from error
+
+    async def _write_line(self, pieces: list[bytes]) -> None:
+        """Write a message, piece by piece as the server takes it; once it is begun, all of it."""
+        stdin = self._child.stdin
+        pieces[-1] += b"\n"
+        written = 0
+        try:
+            for piece in pieces:
+                stdin.write(piece)
+                written += 1
+                await stdin.drain()
+        except asyncio.CancelledError:
+            stdin.writelines(pieces[written:])  # half a line would spoil the next one
+            raise
 
     def _exit(self) -> str:
         code = self._child.returncode
