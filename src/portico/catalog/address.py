@@ -10,12 +10,12 @@ import keyword
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 
 from portico.catalog.folding import Lines, fold
 from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
+from portico.lazy import lazy_property
 
 FLAT_NAME_CHARS = 64
 LONGEST_NAME = 512
@@ -186,20 +186,20 @@ class Resolver:
         start = f"{server}."
         return [address[len(start) :] for address in self._names if address.startswith(start)]
 
-    @cached_property
+    @lazy_property
     def _identifiers(self) -> dict[str, dict[str, str]]:
         """The tools of a server by their identifiers, for servers that were asked for by these."""
         return {}
 
-    @cached_property
+    @lazy_property
     def _names(self) -> list[str]:
         return list(self.addresses)
 
-    @cached_property
+    @lazy_property
     def _server_words(self) -> dict[str, str]:
         return identifiers(address.partition(".")[0] for address in self._names)
 
-    @cached_property
+    @lazy_property
     def _servers(self) -> dict[str, list[str]]:
         """The servers by their folded names."""
         found: dict[str, list[str]] = {}
@@ -207,15 +207,15 @@ class Resolver:
             found.setdefault(fold(server), []).append(server)
         return found
 
-    @cached_property
+    @lazy_property
     def _folded(self) -> Lines:
         return Lines.folded(self._names)
 
-    @cached_property
+    @lazy_property
     def _tools(self) -> Lines:
         return Lines.of([address.partition(".")[2] for address in self._names])
 
-    @cached_property
+    @lazy_property
     def _folded_tools(self) -> Lines:
         return Lines.folded([address.partition(".")[2] for address in self._names])
 
