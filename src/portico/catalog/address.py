@@ -23,6 +23,7 @@ LONGEST_NAME = 512
 MAX_GUESSES = 3
 MAX_COMPARED = 20_000
 """Names that a wrong one is compared with: some 10 ms."""
+_COMPARED_AT_ONCE = 1_000
 _SEPARATORS = (".", "::", ":", "/", "__")
 _CLIENT_PREFIXES = tuple(
     re.compile(prefix, re.IGNORECASE)
@@ -48,10 +49,17 @@ def identifier(name: str) -> str:
     return f"_{word}" if word[0].isdigit() or word in RESERVED else word
 
 
+def is_identifier(name: str) -> bool:
+    """Whether a name is one already."""
+    return name.isascii() and name.isidentifier() and name not in RESERVED
+
+
 def identifiers(names: Iterable[str], ours: Collection[str] = ()) -> dict[str, str]:
     """Identifier → name, collision-free and independent of the order given; `ours` are words that are taken."""
-    taken: dict[str, str] = {}
-    for name in sorted(set(names), key=lambda name: (identifier(name) != name, name)):
+    every = set(names)
+    words = sorted(name for name in every if is_identifier(name))
+    taken = {word: word for word in words if word not in ours}
+    for name in (*(word for word in words if word in ours), *sorted(every.difference(words))):
         word = identifier(name)
         word = f"_{word}" if word in ours else word
         while word in taken:
@@ -92,7 +100,8 @@ def _digest(name: str) -> str:
 def nearest(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """The names most like a wrong one."""
     known = list(islice(names, MAX_COMPARED))
-    return _nearest([(name, [fold(each[:LONGEST_NAME]) for each in known], 1.0)], known, limit)
+    folded = Lines.folded([each[:LONGEST_NAME] for each in known]).split() if known else []
+    return _nearest([(name, folded, 1.0)], known, limit)
 
 
 def _nearest(guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequence[str], limit: int) -> tuple[str, ...]:
@@ -102,10 +111,15 @@ def _nearest(guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequenc
     likeness: dict[str, float] = {}
     for written, folded, weight in guesses:
         wrong = fold(written[:LONGEST_NAME])
-        found = process.extract(wrong, folded, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
-        for _, points, place in found if wrong else ():
+        found: list[tuple[float, int]] = []
+        # Some at a time: while they are compared, no other thread runs.
+        for start in range(0, len(folded) if wrong else 0, _COMPARED_AT_ONCE):
+            some = folded[start : start + _COMPARED_AT_ONCE]
+            best = process.extract(wrong, some, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
+            found += ((-points, start + place) for _, points, place in best)
+        for points, place in sorted(found)[: 4 * limit]:
             known = names[place]
-            likeness[known] = max(likeness.get(known, 0.0), points * weight)
+            likeness[known] = max(likeness.get(known, 0.0), -points * weight)
     return tuple(sorted(likeness, key=lambda known: (-likeness[known], known))[:limit])
 
 

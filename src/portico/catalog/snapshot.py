@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 from portico.access import MAX_URI_CHARS, Scope
@@ -100,8 +100,13 @@ class Names:
 
     def flat_tool(self, name: str) -> Tool | None:
         """The tool of a flat name."""
-        # Not worth a table of all for what can be none: a whole one has both parts, one that was cut the full length.
-        return self.flat.get(name) if "__" in name or len(name) == FLAT_NAME_CHARS else None
+        # Not worth a table of all for what can be none.
+        return self.flat.get(name) if self.may_be_flat(name) else None
+
+    @staticmethod
+    def may_be_flat(name: str) -> bool:
+        """Whether it is written like one: a whole one has both parts, one that was cut the full length."""
+        return "__" in name or len(name) == FLAT_NAME_CHARS
 
     @lazy_property
     def flat(self) -> dict[str, Tool]:
@@ -136,8 +141,19 @@ class Snapshot:
         found = self.tools.get(name)
         return found if found is not None else await self.look_through(self.tool, name)
 
+    async def find_flat(self, name: str) -> Tool | None:
+        """The tool of a flat name; None where there is none."""
+        if Names.may_be_flat(name):
+            await self.load_flat()
+        return self.names.flat_tool(name)
+
+    async def load(self, lookup: Literal["flat_prompts", "offers_version"]) -> None:
+        """Have a lookup made, where it is not there yet."""
+        if lookup not in vars(self):
+            await self.look_through(getattr, self, lookup)
+
     async def load_flat(self) -> None:
-        """Make the table of flat names, where there is none yet."""
+        """Have `flat` made, where it is not there yet."""
         if "flat" not in vars(self.names):
             await self.look_through(lambda: self.flat)
 
