@@ -21,6 +21,7 @@ from portico.storage.sql.upsert import Columns, Row, chunks, exclusively, execut
 
 _VARIANTS = 4
 """Manifests kept of one server: gateways may have different configurations of it, and each has had others."""
+_FREED = 500
 _AHEAD_S = 60
 """A listing that is dated further ahead than this was dated by a wrong clock, and does not outlast true ones."""
 
@@ -51,6 +52,7 @@ async def save(db: AsyncConnection, servers: Sequence[KnownServer], *, origin: s
     await _write_tools(db, writing)
     if writing.news:
         await tell(db, "catalog", writing.news, origin=origin)
+    await asyncio.to_thread(_free, writing)
 
 
 def _plan_all(
@@ -60,6 +62,13 @@ def _plan_all(
     for server in servers:
         _plan(writing, server, manifests.get(_manifest_key(server)), known.get(name_key(server.manifest.server)), now)
     return writing
+
+
+def _free(writing: _Writing) -> None:
+    """Let go of the rows some at a time: ten thousands at once stop the event loop."""
+    for rows in (writing.offered, writing.tools):
+        while rows:
+            del rows[-_FREED:]
 
 
 def _plan(writing: _Writing, server: KnownServer, listed: Any, known: Any, now: float) -> None:
