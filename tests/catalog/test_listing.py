@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from portico.catalog.listing import MAX_WARNINGS, Entry, Listing, fetch, salvage
+from portico.catalog.listing import LARGE, MAX_WARNINGS, Entry, Listing, Offers, fetch, salvage
 from portico.errors import METHOD_NOT_FOUND, RemoteError
 from portico.testing import FakeBackend
-from portico.upstream.backend import Ask, Raw
+from portico.upstream.backend import Ask, Hello, Raw
 
 
 class Deaf:
@@ -93,6 +93,24 @@ def test_a_name_that_is_no_text_is_left_out():
     kept, warnings = salvage([{"name": "half \ud83d"}, {"name": "whole"}])
     assert [entry.name for entry in kept] == ["whole"]
     assert "tool 1" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("tools", "offers", "large"),
+    [
+        ([{"name": "t"}], Offers(), False),
+        ([{"name": f"t{number}"} for number in range(LARGE + 1)], Offers(), True),
+        (
+            [{"name": f"t{number}", "description": "x" * 30_000} for number in range(10)],
+            Offers(),
+            True,
+        ),
+        ([], Offers(prompts=tuple({"name": f"p{number}"} for number in range(LARGE + 1))), True),
+    ],
+    ids=["one tool", "many tools", "long ones", "many prompts"],
+)
+def test_a_listing_is_large_by_its_entries_or_its_bytes(tools: list[Raw], offers: Offers, large: bool):
+    assert Listing(Hello("legacy", "2025-11-25"), salvage(tools)[0], offers).is_large is large
 
 
 # Fetching

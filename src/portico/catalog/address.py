@@ -132,9 +132,7 @@ class Resolver:
 
     def resolve(self, name: str) -> str:
         """The one address `name` means; raises UnknownName with the nearest."""
-        if name in self.addresses:
-            return name
-        several = self._meant(name.strip()) if len(name) <= LONGEST_NAME else ()
+        several = self.find(name)
         if len(several) == 1:
             return several[0]
         if several:
@@ -149,6 +147,12 @@ class Resolver:
             nearest=near,
             advice=f"Did you mean {', '.join(map(shown, near))}?" if near else "Use search_tools to find one.",
         )
+
+    def find(self, name: str) -> tuple[str, ...]:
+        """Every address that `name` can mean."""
+        if name in self.addresses:
+            return (name,)
+        return self._meant(name.strip()) if len(name) <= LONGEST_NAME else ()
 
     def _near(self, name: str) -> tuple[str, ...]:
         wholes, tools = self._folded.split(), self._folded_tools.split()

@@ -226,6 +226,11 @@ class Snapshot:
                 prompts.setdefault((server, prompt["name"]), prompt)
         return {flat: (server, prompts[server, name]) for flat, (server, name) in flat_names(prompts).items()}
 
+    def find_addresses(self, name: str) -> tuple[str, ...]:
+        """The addresses that a name can mean; none is guessed for a wrong one."""
+        flat = self.names.flat_tool(name)
+        return (flat.address,) if flat is not None else self.resolver.find(name)
+
     def tool(self, name: str) -> Tool:
         """The tool a name means; raises UnknownName with the nearest."""
         return self.tools.get(name) or self.names.flat_tool(name) or self.tools[self.resolver.resolve(name)]

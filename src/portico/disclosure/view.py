@@ -221,6 +221,7 @@ class View:
                 return await self._offered.about(method, params, origin)
             if own.kind == "result":
                 return await self._read_result(method, uri, own, origin)
+            await self._resources.prepare(own)
             if method != "resources/read":
                 self._resources.check(uri, own)
                 return {}
