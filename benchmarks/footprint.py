@@ -153,7 +153,7 @@ async def _changed(gateway: Gateway, entry: ServerEntry, number: int) -> tuple[f
         for tool in entry.tools.values()
     ]
     assert entry.hello is not None
-    listing = Listing(entry.hello, tuple(Entry(one, encoded(one), ()) for one in definitions), entry.offers, ())
+    listing = Listing(entry.hello, tuple(Entry(one["name"], encoded(one), ()) for one in definitions), entry.offers, ())
     gateway.bus.subscribe(note)
     began = time.process_time(), time.perf_counter()
     await gateway.catalog.accept(entry.name, listing)

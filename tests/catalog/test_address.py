@@ -205,6 +205,12 @@ def test_the_nearest_are_the_ones_that_are_spelt_so_however_many_there_are():
     assert refusal("nosuchserver.list_issues", crowd).nearest[0] == "github.list_issues"
 
 
+def test_the_nearest_of_thousands_are_those_of_all_of_them():
+    names = [f"other-{number}" for number in range(3_500)]
+    names[700], names[1_700], names[3_400] = "list_recrod", "list_records", "list record"
+    assert nearest("List-Record", names) == ("list record", "list_records", "list_recrod")
+
+
 def test_a_name_like_nothing_here_is_sent_to_search():
     error = refusal("zzzzqqqq")
     assert error.nearest == ()

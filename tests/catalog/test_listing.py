@@ -1,14 +1,15 @@
 """Listing a server: page by page, and one bad entry never costs another."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 
-from portico.catalog.listing import MAX_WARNINGS, Listing, fetch, salvage
+from portico.catalog.listing import LARGE, MAX_WARNINGS, Entry, Listing, Offers, fetch, salvage
 from portico.errors import METHOD_NOT_FOUND, RemoteError
 from portico.testing import FakeBackend
-from portico.upstream.backend import Ask, Raw
+from portico.upstream.backend import Ask, Hello, Raw
 
 
 class Deaf:
@@ -24,7 +25,11 @@ async def listed(backend: FakeBackend) -> Listing:
 
 
 def names(listing: Listing) -> list[str]:
-    return [entry.definition["name"] for entry in listing.tools]
+    return [entry.name for entry in listing.tools]
+
+
+def definition(entry: Entry) -> Raw:
+    return json.loads(entry.blob)
 
 
 def nested(levels: int) -> Any:
@@ -44,13 +49,13 @@ def schema(**properties: Any) -> Raw:
 @pytest.mark.parametrize("item", [None, 3, "tool", [], {}, {"name": None}, {"name": ""}, {"name": "  "}, {"name": 4}])
 def test_what_has_no_name_is_left_out_with_a_warning(item: Any):
     kept, warnings = salvage([{"name": "good"}, item])
-    assert [entry.definition["name"] for entry in kept] == ["good"]
+    assert [entry.name for entry in kept] == ["good"]
     assert warnings == ("tool 2 has no name and was left out",)
 
 
 def test_of_two_tools_of_one_name_the_first_is_kept():
     kept, warnings = salvage([{"name": "t", "description": "first"}, {"name": "t", "description": "second"}])
-    assert [entry.definition["description"] for entry in kept] == ["first"]
+    assert [definition(entry)["description"] for entry in kept] == ["first"]
     assert "'t'" in warnings[0]
 
 
@@ -64,9 +69,9 @@ def test_a_tool_without_a_schema_is_kept_and_says_so():
 
 
 def test_a_definition_is_kept_as_it_came():
-    definition = {"x-vendor": [1], "name": "t", "inputSchema": schema(), "icons": [{"src": "data:"}]}
-    ((entry,), _) = salvage([definition])
-    assert entry.definition is definition
+    given = {"x-vendor": [1], "name": "t", "inputSchema": schema(), "icons": [{"src": "data:"}]}
+    ((entry,), _) = salvage([given])
+    assert list(definition(entry).items()) == list(given.items())
     assert entry.warnings == ()
 
 
@@ -78,16 +83,34 @@ def test_a_definition_is_kept_as_it_came():
 def test_a_part_that_cannot_be_kept_costs_only_itself(value: Any):
     bad = {"name": "bad", "description": "Still found.", "inputSchema": value}
     kept, warnings = salvage([{"name": "before"}, bad, {"name": "after"}])
-    assert [entry.definition["name"] for entry in kept] == ["before", "bad", "after"]
-    assert kept[1].definition == {"name": "bad", "description": "Still found."}
+    assert [entry.name for entry in kept] == ["before", "bad", "after"]
+    assert definition(kept[1]) == {"name": "bad", "description": "Still found."}
     assert "'inputSchema' was left out" in kept[1].warnings[0]
     assert not warnings
 
 
 def test_a_name_that_is_no_text_is_left_out():
     kept, warnings = salvage([{"name": "half \ud83d"}, {"name": "whole"}])
-    assert [entry.definition["name"] for entry in kept] == ["whole"]
+    assert [entry.name for entry in kept] == ["whole"]
     assert "tool 1" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("tools", "offers", "large"),
+    [
+        ([{"name": "t"}], Offers(), False),
+        ([{"name": f"t{number}"} for number in range(LARGE + 1)], Offers(), True),
+        (
+            [{"name": f"t{number}", "description": "x" * 30_000} for number in range(10)],
+            Offers(),
+            True,
+        ),
+        ([], Offers(prompts=tuple({"name": f"p{number}"} for number in range(LARGE + 1))), True),
+    ],
+    ids=["one tool", "many tools", "long ones", "many prompts"],
+)
+def test_a_listing_is_large_by_its_entries_or_its_bytes(tools: list[Raw], offers: Offers, large: bool):
+    assert Listing(Hello("legacy", "2025-11-25"), salvage(tools)[0], offers).is_large is large
 
 
 # Fetching

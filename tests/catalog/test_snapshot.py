@@ -1,11 +1,12 @@
 """One moment's knowledge: lookups, scopes, versions."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from portico.access import Scope
-from portico.catalog.listing import Offers
+from portico.catalog.listing import LARGE, Offers
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
 from portico.errors import UnknownName
@@ -146,3 +147,50 @@ def test_names_are_addresses_and_flat_names_and_nothing_else():
     assert all(name in house.names for name in (*house.tools, *flat))
     assert all(house.tool(name) is house.flat[name] for name in flat)
     assert all(name not in house.names for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64))
+
+
+def test_the_addresses_that_a_name_can_mean_are_found_and_none_is_guessed():
+    house = snapshot(entry("a", "create_issue"), entry("b", "create_issue"))
+    assert house.find_addresses("create_issue") == ("a.create_issue", "b.create_issue")
+    assert house.find_addresses("a__create_issue") == house.find_addresses("A.Create-Issue") == ("a.create_issue",)
+    assert house.find_addresses("a.create_isue") == ()
+
+
+# Large catalogs
+
+
+LARGE_HOUSE = snapshot(entry("large", *(f"list_records_{number}" for number in range(LARGE + 1))))
+
+
+async def test_only_a_large_catalog_is_looked_through_in_a_thread():
+    here = threading.current_thread()
+    assert await HOUSE.look_through(threading.current_thread) is here
+    assert await LARGE_HOUSE.look_through(threading.current_thread) is not here
+    offers = Offers(tuple({"uri": f"r:{number}"} for number in range(LARGE + 1)))
+    assert await snapshot(entry("s", offers=offers)).look_through(threading.current_thread) is not here
+
+
+@pytest.mark.parametrize("house", [HOUSE, LARGE_HOUSE])
+async def test_a_tool_is_found_off_the_event_loop_as_on_it(house: Snapshot):
+    for tool in [*house.tools.values()][:3]:
+        for name in (tool.address, f"{tool.server}__{tool.name}", tool.address.upper()):
+            assert await house.find_tool(name) is house.tool(name) is tool
+        assert await house.find_flat(f"{tool.server}__{tool.name}") is tool
+    assert await house.find_flat("nobody") is None
+    with pytest.raises(UnknownName) as found:
+        await house.find_tool("large.list_recrods_7")
+    with pytest.raises(UnknownName) as expected:
+        house.tool("large.list_recrods_7")
+    assert found.value.nearest == expected.value.nearest
+
+
+def test_a_snapshot_is_prepared_for_what_was_asked_of_the_one_before():
+    before, quiet, asked = (snapshot(entry("s", "t")) for _ in range(3))
+    quiet.prepare(before)
+    assert {"tools", "version", "main_categories"} <= vars(quiet).keys()
+    assert "flat" not in vars(quiet.names)
+    assert "flat_prompts" not in vars(quiet)
+    assert (before.flat, before.flat_prompts) != ({}, None)
+    asked.prepare(before)
+    assert "flat" in vars(asked.names)
+    assert "flat_prompts" in vars(asked)

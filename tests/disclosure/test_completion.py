@@ -102,7 +102,7 @@ async def test_every_argument_of_every_template_has_candidates(template: str):
             if f"{name}}}" in template:
                 argument: Any = {"name": name, "value": ""}
                 assert complete(
-                    view.view.sight, {"ref": {"type": "ref/resource", "uri": template}, "argument": argument}
+                    view.view.sight.shelves, {"ref": {"type": "ref/resource", "uri": template}, "argument": argument}
                 )
 
 
@@ -112,4 +112,4 @@ async def test_others_are_left_to_their_servers():
             {"type": "ref/prompt", "name": "github__greet"},
             {"type": "ref/resource", "uri": "note://{id}"},
         ):
-            assert complete(view.view.sight, {"ref": reference, "argument": {"name": "x", "value": ""}}) is None
+            assert complete(view.view.sight.shelves, {"ref": reference, "argument": {"name": "x", "value": ""}}) is None

@@ -67,7 +67,7 @@ def tool_routes(sight: Sight, finding: Finding, bodies: Bodies) -> APIRouter:
     )
     async def whole(request: Request, server: Name, tool: Name, asked: Annotated[Budgeted, Query()]) -> Response:
         """Its typed form, then everything else that is known of it, as far as it fits."""
-        found = _find(sight.snapshot, server, tool)
+        found = await _find(sight.snapshot, server, tool)
         # All that the answer is made from, so that it is new whenever one of them is.
         entry, state = sight.snapshot.servers[found.server], sight.states().get(found.server)
         use, version = sight.use(found.address), sight.shelves.version
@@ -121,7 +121,7 @@ class _Keeping:
         return any(states[name].state in ("configured", "starting") for name in self._unlisted if name in states)
 
 
-def _find(snapshot: Snapshot, server: str, name: str) -> Tool:
+async def _find(snapshot: Snapshot, server: str, name: str) -> Tool:
     """A tool by the two parts of its address, spelt forgivingly."""
     if (found := snapshot.tools.get(f"{server}.{name}")) is not None:
         return found
@@ -131,4 +131,4 @@ def _find(snapshot: Snapshot, server: str, name: str) -> Tool:
             return found
     except UnknownName:
         pass
-    return snapshot.tool(f"{server}.{name}")
+    return await snapshot.find_tool(f"{server}.{name}")

@@ -10,12 +10,12 @@ import keyword
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 
 from portico.catalog.folding import Lines, fold
 from portico.catalog.visible import quoted, shown
 from portico.errors import UnknownName
+from portico.lazy import lazy_property
 
 FLAT_NAME_CHARS = 64
 LONGEST_NAME = 512
@@ -23,6 +23,7 @@ LONGEST_NAME = 512
 MAX_GUESSES = 3
 MAX_COMPARED = 20_000
 """Names that a wrong one is compared with: some 10 ms."""
+_COMPARED_AT_ONCE = 1_000
 _SEPARATORS = (".", "::", ":", "/", "__")
 _CLIENT_PREFIXES = tuple(
     re.compile(prefix, re.IGNORECASE)
@@ -48,10 +49,17 @@ def identifier(name: str) -> str:
     return f"_{word}" if word[0].isdigit() or word in RESERVED else word
 
 
+def is_identifier(name: str) -> bool:
+    """Whether a name is one already."""
+    return name.isascii() and name.isidentifier() and name not in RESERVED
+
+
 def identifiers(names: Iterable[str], ours: Collection[str] = ()) -> dict[str, str]:
     """Identifier → name, collision-free and independent of the order given; `ours` are words that are taken."""
-    taken: dict[str, str] = {}
-    for name in sorted(set(names), key=lambda name: (identifier(name) != name, name)):
+    every = set(names)
+    words = sorted(name for name in every if is_identifier(name))
+    taken = {word: word for word in words if word not in ours}
+    for name in (*(word for word in words if word in ours), *sorted(every.difference(words))):
         word = identifier(name)
         word = f"_{word}" if word in ours else word
         while word in taken:
@@ -92,7 +100,8 @@ def _digest(name: str) -> str:
 def nearest(name: str, names: Iterable[str], limit: int = 5) -> tuple[str, ...]:
     """The names most like a wrong one."""
     known = list(islice(names, MAX_COMPARED))
-    return _nearest([(name, [fold(each[:LONGEST_NAME]) for each in known], 1.0)], known, limit)
+    folded = Lines.folded([each[:LONGEST_NAME] for each in known]).split() if known else []
+    return _nearest([(name, folded, 1.0)], known, limit)
 
 
 def _nearest(guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequence[str], limit: int) -> tuple[str, ...]:
@@ -102,10 +111,15 @@ def _nearest(guesses: Iterable[tuple[str, Sequence[str], float]], names: Sequenc
     likeness: dict[str, float] = {}
     for written, folded, weight in guesses:
         wrong = fold(written[:LONGEST_NAME])
-        found = process.extract(wrong, folded, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
-        for _, points, place in found if wrong else ():
+        found: list[tuple[float, int]] = []
+        # Some at a time: while they are compared, no other thread runs.
+        for start in range(0, len(folded) if wrong else 0, _COMPARED_AT_ONCE):
+            some = folded[start : start + _COMPARED_AT_ONCE]
+            best = process.extract(wrong, some, scorer=fuzz.ratio, limit=4 * limit, score_cutoff=60)
+            found += ((-points, start + place) for _, points, place in best)
+        for points, place in sorted(found)[: 4 * limit]:
             known = names[place]
-            likeness[known] = max(likeness.get(known, 0.0), points * weight)
+            likeness[known] = max(likeness.get(known, 0.0), -points * weight)
     return tuple(sorted(likeness, key=lambda known: (-likeness[known], known))[:limit])
 
 
@@ -118,9 +132,7 @@ class Resolver:
 
     def resolve(self, name: str) -> str:
         """The one address `name` means; raises UnknownName with the nearest."""
-        if name in self.addresses:
-            return name
-        several = self._meant(name.strip()) if len(name) <= LONGEST_NAME else ()
+        several = self.find(name)
         if len(several) == 1:
             return several[0]
         if several:
@@ -135,6 +147,12 @@ class Resolver:
             nearest=near,
             advice=f"Did you mean {', '.join(map(shown, near))}?" if near else "Use search_tools to find one.",
         )
+
+    def find(self, name: str) -> tuple[str, ...]:
+        """Every address that `name` can mean."""
+        if name in self.addresses:
+            return (name,)
+        return self._meant(name.strip()) if len(name) <= LONGEST_NAME else ()
 
     def _near(self, name: str) -> tuple[str, ...]:
         wholes, tools = self._folded.split(), self._folded_tools.split()
@@ -186,20 +204,20 @@ class Resolver:
         start = f"{server}."
         return [address[len(start) :] for address in self._names if address.startswith(start)]
 
-    @cached_property
+    @lazy_property
     def _identifiers(self) -> dict[str, dict[str, str]]:
         """The tools of a server by their identifiers, for servers that were asked for by these."""
         return {}
 
-    @cached_property
+    @lazy_property
     def _names(self) -> list[str]:
         return list(self.addresses)
 
-    @cached_property
+    @lazy_property
     def _server_words(self) -> dict[str, str]:
         return identifiers(address.partition(".")[0] for address in self._names)
 
-    @cached_property
+    @lazy_property
     def _servers(self) -> dict[str, list[str]]:
         """The servers by their folded names."""
         found: dict[str, list[str]] = {}
@@ -207,15 +225,15 @@ class Resolver:
             found.setdefault(fold(server), []).append(server)
         return found
 
-    @cached_property
+    @lazy_property
     def _folded(self) -> Lines:
         return Lines.folded(self._names)
 
-    @cached_property
+    @lazy_property
     def _tools(self) -> Lines:
         return Lines.of([address.partition(".")[2] for address in self._names])
 
-    @cached_property
+    @lazy_property
     def _folded_tools(self) -> Lines:
         return Lines.folded([address.partition(".")[2] for address in self._names])
 

@@ -48,7 +48,7 @@ def manifest_of(source: Source, listing: Listing) -> Manifest:
     """What is kept of a listing."""
     rows = tuple(
         # A copy, because it is kept: the encoder of JSON leaves its buffer four times as large as what it wrote.
-        ToolRow(entry.definition["name"], content_hash(entry.blob), bytes(memoryview(entry.blob)), entry.warnings)
+        ToolRow(entry.name, content_hash(entry.blob), bytes(memoryview(entry.blob)), entry.warnings)
         for entry in listing.tools
     )
     hello = {**vars(listing.hello), "warnings": listing.warnings}

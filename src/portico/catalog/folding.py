@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from portico.catalog.visible import shown
 
+_AT_ONCE = 1_000
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _ASCII = {code: chr(code).lower() if chr(code).isalnum() or chr(code) == "\n" else None for code in range(128)}
 
@@ -37,7 +38,9 @@ class Lines:
             if not name.isascii() or "\x1b" in name or "\n" in name
         }
         plain = [name if place not in odd else "" for place, name in enumerate(names)] if odd else names
-        lines = "\n".join(plain).translate(_ASCII).split("\n")
+        # Some at a time: while they are translated, no other thread runs.
+        pieces = (plain[start : start + _AT_ONCE] for start in range(0, max(1, len(plain)), _AT_ONCE))
+        lines = [line for piece in pieces for line in "\n".join(piece).translate(_ASCII).split("\n")]
         for place, line in odd.items():
             lines[place] = line
         return cls("\n".join(["", *lines, ""]))

@@ -6,13 +6,14 @@ warning when it cannot.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from portico.catalog.tool import encoded
 from portico.errors import RemoteError
 from portico.upstream.backend import Ask, Connection, Hello, Raw
+from portico.upstream.garbage import age, no_collection
 from portico.upstream.json_values import weight
 
 MAX_PAGES = 1_000
@@ -30,15 +31,17 @@ MAX_TIMES = 10
 """How often the time of one page a whole list may take: a server can answer each of a thousand pages in time."""
 LARGE = 500
 """Entries that take longer to look through than the event loop may stand still."""
+LARGE_BYTES = 256 * 1024
+"""The same of their definitions."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """One listed tool and what is wrong with it."""
 
-    definition: Raw
+    name: str
     blob: bytes
-    """The definition as JSON."""
+    """The definition as JSON; as values, thousands of definitions would take long to free."""
     warnings: tuple[str, ...] = ()
 
 
@@ -60,6 +63,13 @@ class Listing:
     offers: Offers = field(default_factory=Offers)
     warnings: tuple[str, ...] = ()
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes longer to take in than the event loop may stand still."""
+        offers = self.offers
+        entries = len(self.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
+        return entries > LARGE or sum(len(tool.blob) for tool in self.tools) > LARGE_BYTES
+
 
 async def fetch(connection: Connection, timeout: float) -> Listing:
     """List a server whole. Raises when its tools cannot be listed; the lesser lists only leave a warning."""
@@ -67,7 +77,7 @@ async def fetch(connection: Connection, timeout: float) -> Listing:
     warnings: list[str] = []
     # Tools are asked for even when undeclared: some servers forget to declare them.
     listed = await _pages(connection, "tools/list", "tools", timeout, required="tools" in hello.capabilities)
-    tools, notes = await asyncio.to_thread(salvage, listed)
+    tools, notes = await asyncio.to_thread(_salvage_all, listed)
     warnings += notes
     lesser: dict[str, tuple[Raw, ...]] = {"resources": (), "resourceTemplates": (), "prompts": ()}
     for capability, method, key in (
@@ -118,6 +128,22 @@ async def _pages(connection: Connection, method: str, key: str, timeout: float, 
     return items
 
 
+def _salvage_all(items: list[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The same, and free the items: each by itself, because thousands at once stop everybody."""
+    with no_collection():
+        found = salvage(_drain(items))
+        while items:
+            del items[-LARGE:]
+        age()
+    return found
+
+
+def _drain(items: list[Any]) -> Iterator[Any]:
+    items.reverse()
+    while items:
+        yield items.pop()
+
+
 def salvage(items: Iterable[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """The tools that can be named, each with its own warnings, and warnings about the rest."""
     kept: dict[str, Entry] = {}
@@ -146,13 +172,13 @@ def _entry(definition: Raw) -> Entry:
     """A tool with every part of its definition that can be kept."""
     definition, notes = _shorten_description(definition)
     try:
-        return Entry(definition, _encode_part(definition), (*notes, *_flaws(definition)))
+        return Entry(definition["name"], _encode_part(definition), (*notes, *_flaws(definition)))
     except ValueError:
         pass
     lost = {key: reason for key, value in definition.items() if (reason := _problem({key: value}))}
     rest = {key: value for key, value in definition.items() if key not in lost}
     notes += tuple(f"{key[:MAX_NAME]!r} was left out: {reason}" for key, reason in lost.items())
-    return Entry(rest, encoded(rest), (*notes[:MAX_WARNINGS], *_flaws(rest)))
+    return Entry(rest["name"], encoded(rest), (*notes[:MAX_WARNINGS], *_flaws(rest)))
 
 
 def _shorten_description(definition: Raw) -> tuple[Raw, tuple[str, ...]]:

@@ -130,13 +130,12 @@ class Sharing:
             raise
 
     async def _save(self, manifests: Sequence[Manifest]) -> None:
-        snapshot = self._catalog.snapshot
-        servers = [_known(manifest, snapshot) for manifest in manifests if manifest.server in snapshot.servers]
+        servers = await asyncio.to_thread(_all_known, manifests, self._catalog.snapshot)
         if servers:
             await self._record.save_servers(servers, origin=self._origin)
 
     async def _save_categories(self) -> None:
-        await self._record.save_categories(_counted(self._catalog.snapshot))
+        await self._record.save_categories(await asyncio.to_thread(_counted, self._catalog.snapshot))
 
     async def _adopt(self, servers: Iterable[str]) -> None:
         known = self._catalog.snapshot.servers
@@ -156,6 +155,10 @@ class Sharing:
                 self.on_adopted(manifest.server)
         except Exception:  # what is wrong with one costs no other
             logger.exception("what another gateway listed of %s cannot be used", manifest.server)
+
+
+def _all_known(manifests: Iterable[Manifest], snapshot: Snapshot) -> list[KnownServer]:
+    return [_known(manifest, snapshot) for manifest in manifests if manifest.server in snapshot.servers]
 
 
 def _known(manifest: Manifest, snapshot: Snapshot) -> KnownServer:

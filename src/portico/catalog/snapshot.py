@@ -1,25 +1,31 @@
 """What is known now: every server, every tool, and the index over them, as one immutable value.
 
-A query reads one snapshot from beginning to end. Lookups that few queries need are made on first use and kept.
+A query reads one snapshot from beginning to end. Lookups that few queries need are made on first use and kept; where
+there are many tools, whoever is on the event loop has them made in a thread (`look_through`, `find_tool`, `load_flat`).
 """
 
+import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 from portico.access import MAX_URI_CHARS, Scope
 from portico.catalog.address import FLAT_NAME_CHARS, SCRIPT_WORDS, Resolver, flat_names, identifiers, nearest
 from portico.catalog.folding import fold
-from portico.catalog.listing import Offers
+from portico.catalog.listing import LARGE, Offers
 from portico.catalog.tool import Tool
 from portico.catalog.uri_template import UriTemplate, matches_any, parse_templates
 from portico.catalog.visible import quoted
 from portico.errors import UnknownName
+from portico.lazy import lazy_property
 from portico.search import Index
 from portico.upstream.backend import Hello, Raw
+
+Answer = TypeVar("Answer")
+_PREPARED = frozenset({"words", "offers_version", "flat_prompts"})
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class ServerEntry:
         """Whether its offer is known at all."""
         return self.listed_at > 0
 
-    @cached_property
+    @lazy_property
     def digest(self) -> str:
         """Changes exactly when a tool comes, goes or changes."""
         digest = hashlib.blake2b(self.name.encode(), digest_size=8)
@@ -54,17 +60,17 @@ class ServerEntry:
             digest.update(f"\0{name}\0{tool.hash}".encode())
         return digest.hexdigest()
 
-    @cached_property
+    @lazy_property
     def words(self) -> Mapping[str, str]:
         """The identifiers that scripts know its tools by, with their names."""
         return identifiers(self.tools)
 
-    @cached_property
+    @lazy_property
     def resource_uris(self) -> frozenset[str]:
         """The addresses of its listed resources."""
         return frozenset(resource["uri"] for resource in self.offers.resources)
 
-    @cached_property
+    @lazy_property
     def uri_templates(self) -> tuple[UriTemplate, ...]:
         """Its listed templates, taken apart."""
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
@@ -94,10 +100,15 @@ class Names:
 
     def flat_tool(self, name: str) -> Tool | None:
         """The tool of a flat name."""
-        # Not worth a table of all for what can be none: a whole one has both parts, one that was cut the full length.
-        return self.flat.get(name) if "__" in name or len(name) == FLAT_NAME_CHARS else None
+        # Not worth a table of all for what can be none.
+        return self.flat.get(name) if self.may_be_flat(name) else None
 
-    @cached_property
+    @staticmethod
+    def may_be_flat(name: str) -> bool:
+        """Whether it is written like one: a whole one has both parts, one that was cut the full length."""
+        return "__" in name or len(name) == FLAT_NAME_CHARS
+
+    @lazy_property
     def flat(self) -> dict[str, Tool]:
         """Every tool by its flat name, `server__tool`."""
         names = flat_names((tool.server, tool.name) for tool in self.tools.values())
@@ -112,7 +123,48 @@ class Snapshot:
     index: Index = field(default_factory=lambda: Index.build(()))
     scope: Scope = field(default_factory=Scope)
 
-    @cached_property
+    @lazy_property
+    def is_large(self) -> bool:
+        """Whether to look through all of it takes longer than the event loop may stand still."""
+        entries = 0
+        for server in self.servers.values():
+            offers = server.offers
+            entries += len(server.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
+        return entries > LARGE
+
+    async def look_through(self, work: Callable[..., Answer], *args: Any) -> Answer:
+        """What `work` answers, which looks through all of this snapshot: from a thread, where that is much."""
+        return await asyncio.to_thread(work, *args) if self.is_large else work(*args)
+
+    async def find_tool(self, name: str) -> Tool:
+        """The tool a name means, as `tool` finds it; raises UnknownName with the nearest."""
+        found = self.tools.get(name)
+        return found if found is not None else await self.look_through(self.tool, name)
+
+    async def find_flat(self, name: str) -> Tool | None:
+        """The tool of a flat name; None where there is none."""
+        if Names.may_be_flat(name):
+            await self.load_flat()
+        return self.names.flat_tool(name)
+
+    async def load(self, lookup: Literal["flat_prompts", "offers_version"]) -> None:
+        """Have a lookup made, where it is not there yet."""
+        if lookup not in vars(self):
+            await self.look_through(getattr, self, lookup)
+
+    async def load_flat(self) -> None:
+        """Have `flat` made, where it is not there yet."""
+        if "flat" not in vars(self.names):
+            await self.look_through(lambda: self.flat)
+
+    def prepare(self, before: "Snapshot") -> None:
+        """Work out what nearly every question asks for, and what was asked of the snapshot before. Takes a while."""
+        for name in {"tools", "version", "main_categories"} | (_PREPARED & vars(before).keys()):
+            getattr(self, name)
+        if "flat" in vars(before.names):
+            self.names.flat  # noqa: B018 - it is kept
+
+    @lazy_property
     def version(self) -> str:
         """Identifies the set of tools: cursors and the stored index are only good for one."""
         digest = hashlib.blake2b(digest_size=8)
@@ -120,7 +172,7 @@ class Snapshot:
             digest.update(self.servers[name].digest.encode())
         return digest.hexdigest()
 
-    @cached_property
+    @lazy_property
     def offers_version(self) -> str:
         """The same for resources, resource templates and prompts."""
         digest = hashlib.blake2b(digest_size=8)
@@ -135,27 +187,27 @@ class Snapshot:
                 digest.update("\0".join(item[identity] for item in items).encode(errors="surrogatepass") + b"\0\0")
         return digest.hexdigest()
 
-    @cached_property
+    @lazy_property
     def tools(self) -> dict[str, Tool]:
         """Every tool by address."""
         return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
 
-    @cached_property
+    @lazy_property
     def unlisted(self) -> tuple[str, ...]:
         """The servers whose offer is not known, in alphabetical order."""
         return tuple(sorted(name for name, entry in self.servers.items() if not entry.known))
 
-    @cached_property
+    @lazy_property
     def names(self) -> Names:
         """Every tool's address and flat name."""
         return Names(self.tools)
 
-    @cached_property
+    @lazy_property
     def resolver(self) -> Resolver:
         """Finds the address a name means."""
         return Resolver(self.tools)
 
-    @cached_property
+    @lazy_property
     def words(self) -> Mapping[str, str]:
         """The identifiers that scripts know the servers by, with their names."""
         return identifiers(self.servers, SCRIPT_WORDS)
@@ -165,7 +217,7 @@ class Snapshot:
         """Every tool by its flat name, `server__tool`."""
         return self.names.flat
 
-    @cached_property
+    @lazy_property
     def flat_prompts(self) -> dict[str, tuple[str, Raw]]:
         """Every prompt with its server by its flat name, `server__prompt`."""
         prompts: dict[tuple[str, str], Raw] = {}
@@ -173,6 +225,11 @@ class Snapshot:
             for prompt in self.servers[server].offers.prompts:
                 prompts.setdefault((server, prompt["name"]), prompt)
         return {flat: (server, prompts[server, name]) for flat, (server, name) in flat_names(prompts).items()}
+
+    def find_addresses(self, name: str) -> tuple[str, ...]:
+        """The addresses that a name can mean; none is guessed for a wrong one."""
+        flat = self.names.flat_tool(name)
+        return (flat.address,) if flat is not None else self.resolver.find(name)
 
     def tool(self, name: str) -> Tool:
         """The tool a name means; raises UnknownName with the nearest."""
@@ -197,7 +254,7 @@ class Snapshot:
         """The category of a tool, as it was read into the index."""
         return self.index.category(address)
 
-    @cached_property
+    @lazy_property
     def by_category(self) -> Mapping[str, Mapping[str, Sequence[Tool]]]:
         """The tools of each category, by server. The one walk through all tools that categories take."""
         found: dict[str, dict[str, list[Tool]]] = {}
@@ -206,12 +263,12 @@ class Snapshot:
                 found.setdefault(self.category(tool.address), {}).setdefault(name, []).append(tool)
         return found
 
-    @cached_property
+    @lazy_property
     def categories(self) -> tuple[str, ...]:
         """Every category that has a tool, in alphabetical order."""
         return tuple(sorted(self.by_category.keys() - {""}))
 
-    @cached_property
+    @lazy_property
     def main_categories(self) -> Mapping[str, str]:
         """The category that most of each server's tools are in; empty for a server that has none."""
         counts: dict[str, Counter[str]] = {name: Counter() for name in self.servers}

@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 
 from portico.catalog.documents import document_hashes, documents
 from portico.catalog.entries import Source, difference, listed, manifest_of, remembered, unknown
-from portico.catalog.listing import LARGE, Listing, Offers, fetch
+from portico.catalog.listing import Listing, Offers, fetch
 from portico.catalog.meanings import Meanings, gathered, with_vectors
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.spare_memory import give_back
 from portico.errors import PorticoError
-from portico.events import Bus, ListAnnounced, MeaningsKnown, ResourceUpdated
+from portico.events import Bus, CatalogChanged, ListAnnounced, MeaningsKnown, ResourceUpdated
 from portico.search import Index
 from portico.storage.index_file import IndexFile, unload
 from portico.storage.manifests import Manifest, Manifests
 from portico.upstream.backend import Raw
+from portico.upstream.garbage import age, no_collection
 from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
@@ -112,14 +113,16 @@ class Catalog:
                 else remembered(source, found.get(name) or earlier.get(name))
                 for name, source in new.items()
             }
-            snapshot = await asyncio.to_thread(_indexed, servers, before.index, before.servers)
+            snapshot = await asyncio.to_thread(_prepared, servers, before)
+            gone = {name: replace(before.servers[name], tools={}, offers=Offers()) for name in old if name not in new}
+            pairs = [(before.servers.get(name) or unknown(new[name]), servers[name]) for name in servers]
+            pairs += [(before.servers[name], entry) for name, entry in gone.items()]
+            changes = await asyncio.to_thread(_differences, pairs)
+            # From here on nothing is awaited: whoever configures the catalog goes on with what hangs on it.
             self._sources, self.snapshot = new, snapshot
             self.eras = {name: era for name, era in self.eras.items() if name in new} | {
                 name: manifest.era for name, manifest in found.items() if name not in old
             }
-        nothing = {name: replace(before.servers[name], tools={}, offers=Offers()) for name in old if name not in new}
-        changes = [difference(before.servers.get(name) or unknown(new[name]), servers[name]) for name in servers]
-        changes += [difference(before.servers[name], gone) for name, gone in nothing.items()]
         self.encode()
         for change in changes:
             if change.tools or change.resources or change.prompts:
@@ -130,7 +133,7 @@ class Catalog:
         source = self._sources.get(server)
         if source is None:
             return  # it was taken away while it was listed
-        if len(listing.tools) <= LARGE:
+        if not listing.is_large:
             arrived = _take_in(source, listing)
         else:
             arrived = await asyncio.to_thread(_take_in, source, listing)
@@ -144,7 +147,9 @@ class Catalog:
         source = self._sources.get(manifest.server)
         if source is None or source.fingerprint != manifest.fingerprint:
             return False
-        entry = remembered(source, manifest)
+        entry = await asyncio.to_thread(remembered, source, manifest)
+        if self._sources.get(source.name) is not source:
+            return False  # it was taken away, or configured otherwise, meanwhile
         if entry.listed_at <= self.snapshot.servers[source.name].listed_at:
             return False
         self.eras.setdefault(source.name, manifest.era)
@@ -222,8 +227,10 @@ class Catalog:
             # Whoever was configured otherwise, or away, since it was listed is listed again, or not at all.
             batch = {name: one for name, one in batch.items() if self._expects(one.manifest)}
             servers = {**before.servers, **{name: one.entry for name, one in batch.items()}}
-            self.snapshot = await asyncio.to_thread(_indexed, servers, before.index, before.servers)
-        changes = [difference(before.servers[name], one.entry) for name, one in batch.items()]
+            snapshot = await asyncio.to_thread(_prepared, servers, before)
+            pairs = [(before.servers[name], one.entry) for name, one in batch.items()]
+            changes = await asyncio.to_thread(_differences, pairs)
+            self.snapshot = snapshot
         self.encode()
         for change in changes:
             if change.tools or change.resources or change.prompts:
@@ -353,8 +360,22 @@ class Sync:
 
 
 def _take_in(source: Source, listing: Listing) -> _Arrived:
-    manifest = manifest_of(source, listing)
-    return _Arrived(listed(source, listing, manifest), manifest)
+    with no_collection():
+        manifest = manifest_of(source, listing)
+        arrived = _Arrived(listed(source, listing, manifest), manifest)
+        age()
+    return arrived
+
+
+def _differences(pairs: Iterable[tuple[ServerEntry, ServerEntry]]) -> list[CatalogChanged]:
+    return [difference(before, after) for before, after in pairs]
+
+
+def _prepared(servers: Mapping[str, ServerEntry], before: Snapshot) -> Snapshot:
+    """The snapshot that comes after another one, with what nearly every question asks of it worked out already."""
+    snapshot = _indexed(servers, before.index, before.servers)
+    snapshot.prepare(before)
+    return snapshot
 
 
 def _indexed(

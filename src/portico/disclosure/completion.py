@@ -6,7 +6,7 @@ from typing import Any
 from portico.catalog.snapshot import Snapshot
 from portico.disclosure.prompts import NAMES as PROMPTS
 from portico.disclosure.resources import TEMPLATES
-from portico.disclosure.sight import Sight
+from portico.disclosure.shelves import Shelves
 from portico.errors import INVALID_PARAMS, RemoteError, UnknownName
 from portico.upstream.backend import Raw
 
@@ -15,10 +15,11 @@ _LEAST_ALIKE = 60
 _LONGEST = 200
 _COMPARED = 2_000
 """Names that a misspelt one is compared with."""
+_AT_ONCE = 250
 _OURS = frozenset(template["uriTemplate"] for template in TEMPLATES)
 
 
-def complete(sight: Sight, params: Raw) -> Raw | None:
+def complete(shelves: Shelves, params: Raw) -> Raw | None:
     """The answer to `completion/complete` about one of our templates or prompts; None for any other's."""
     reference: Raw = params.get("ref") or {}
     if reference.get("type") == "ref/prompt":
@@ -30,7 +31,7 @@ def complete(sight: Sight, params: Raw) -> Raw | None:
     if f"{name}}}" not in reference["uri"]:
         raise RemoteError(INVALID_PARAMS, f"{reference['uri']} has no argument {name[:80]!r}")
     given: Mapping[str, Any] = (params.get("context") or {}).get("arguments") or {}
-    return _answer(matching(typed, _CANDIDATES[name](sight, given), whole=name == "uri"))
+    return _answer(matching(typed, _CANDIDATES[name](shelves, given), whole=name == "uri"))
 
 
 def matching(typed: str, candidates: Iterable[str], *, whole: bool = False) -> list[str]:
@@ -56,10 +57,14 @@ def matching(typed: str, candidates: Iterable[str], *, whole: bool = False) -> l
 def _alike(wanted: str, names: list[str]) -> list[str]:
     from rapidfuzz import fuzz, process  # only a misspelt name needs it
 
-    # The beginnings of the first: all are compared in one go, while everybody waits.
-    folded = {name: name[:_LONGEST].casefold() for name in names[:_COMPARED]}
-    found = process.extract(wanted, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_LEAST_ALIKE)
-    return [name for _, _, name in sorted(found, key=lambda one: (-one[1], one[2]))]
+    found: list[tuple[float, str]] = []
+    # The beginnings of the first, some at a time: while they are compared, no other thread runs.
+    first = list(dict.fromkeys(names[:_COMPARED]))
+    for start in range(0, len(first), _AT_ONCE):
+        folded = {name: name[:_LONGEST].casefold() for name in first[start : start + _AT_ONCE]}
+        alike = process.extract(wanted, folded, scorer=fuzz.WRatio, limit=None, score_cutoff=_LEAST_ALIKE)
+        found += ((-points, name) for _, points, name in alike)
+    return [name for _, name in sorted(found)]
 
 
 def _answer(values: list[str]) -> Raw:
@@ -67,18 +72,17 @@ def _answer(values: list[str]) -> Raw:
     return {"completion": {"values": shown, "total": len(values), "hasMore": len(values) > len(shown)}}
 
 
-def _tools(sight: Sight, given: Mapping[str, Any]) -> Iterable[str]:
+def _tools(shelves: Shelves, given: Mapping[str, Any]) -> Iterable[str]:
     """Hot tools first: nobody reads a hundred names."""
-    shelves = sight.shelves
-    if server := _server(sight.snapshot, given):
+    if server := _server(shelves.snapshot, given):
         return [tool.address for tool in shelves.server(server)]
     hot = [tool.address for tool in shelves.hot.tools] if shelves.hot.grounds != "one of each server" else []
-    return dict.fromkeys((*hot, *sight.snapshot.tools))
+    return dict.fromkeys((*hot, *shelves.snapshot.tools))
 
 
-def _resource_uris(sight: Sight, given: Mapping[str, Any]) -> Iterable[str]:
-    server = _server(sight.snapshot, given)
-    return [resource["uri"] for resource in sight.snapshot.servers[server].offers.resources] if server else []
+def _resource_uris(shelves: Shelves, given: Mapping[str, Any]) -> Iterable[str]:
+    server, servers = _server(shelves.snapshot, given), shelves.snapshot.servers
+    return [resource["uri"] for resource in servers[server].offers.resources] if server else []
 
 
 def _server(snapshot: Snapshot, given: Mapping[str, Any]) -> str | None:
@@ -90,10 +94,10 @@ def _server(snapshot: Snapshot, given: Mapping[str, Any]) -> str | None:
         return None
 
 
-_CANDIDATES: Mapping[str, Callable[[Sight, Mapping[str, Any]], Iterable[str]]] = {
+_CANDIDATES: Mapping[str, Callable[[Shelves, Mapping[str, Any]], Iterable[str]]] = {
     "tool_name": _tools,
-    "backend_name": lambda sight, given: sorted(sight.snapshot.servers),
-    "category": lambda sight, given: sight.shelves.categories,
-    "result_id": lambda sight, given: (),
+    "backend_name": lambda shelves, given: sorted(shelves.snapshot.servers),
+    "category": lambda shelves, given: shelves.categories,
+    "result_id": lambda shelves, given: (),
     "uri": _resource_uris,
 }

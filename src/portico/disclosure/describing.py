@@ -4,6 +4,7 @@ What does not fit one answer is given in parts, the most needed first; a cursor 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from portico.catalog.snapshot import Snapshot
@@ -32,17 +33,18 @@ _LEAST = 40
 """A part has at least so many tokens, however little a budget leaves: what is asked again and again must end."""
 
 
-def describe(
-    snapshot: Snapshot,
-    budget: int,
-    names: Sequence[str],
-    detail: Detail = "schema",
-    cursor: str | None = None,
-    states: States | None = None,
-    extra: Extra | None = None,
-) -> tuple[str, bool]:
-    """The tools asked for, and whether at least one was found. A wrong name costs only itself."""
-    budget = max(budget, FULL_TOKENS) if detail == "full" else budget
+@dataclass(frozen=True)
+class Named:
+    """What names mean."""
+
+    tools: Mapping[str, Tool]
+    """By address."""
+    wrong: Sequence[str]
+    """What is to be said of each name that means nothing."""
+
+
+def find_named(snapshot: Snapshot, names: Sequence[str], states: States | None = None) -> Named:
+    """The tools that these names mean. Compares wrong ones with every tool's."""
     tools: dict[str, Tool] = {}
     wrong: list[str] = []
     for name in names:
@@ -52,6 +54,22 @@ def describe(
         except UnknownName as error:
             reason = explained(error, name, snapshot, states or {})
             wrong.append(flat(shown(f"{reason.message}. {reason.advice}")))
+    return Named(tools, wrong)
+
+
+def describe(
+    snapshot: Snapshot,
+    budget: int,
+    names: Sequence[str] | Named,
+    detail: Detail = "schema",
+    cursor: str | None = None,
+    states: States | None = None,
+    extra: Extra | None = None,
+) -> tuple[str, bool]:
+    """The tools asked for, and whether at least one was found. A wrong name costs only itself."""
+    budget = max(budget, FULL_TOKENS) if detail == "full" else budget
+    named = names if isinstance(names, Named) else find_named(snapshot, names, states)
+    tools, wrong = named.tools, named.wrong
     bodies = {address: _shown(tool, detail, extra) for address, tool in _first(tools).items()}
     if cursor and tools:
         return _continued(bodies, cursor, snapshot.version, detail, budget), True

@@ -1,6 +1,8 @@
 """The meta-tools that do more than one call: scripts and workflows, from checked arguments to an answer that fits."""
 
 import asyncio
+import importlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from portico.execution.workflow.planning.choosing import Found
     from portico.execution.workflow.planning.suggesting import Find
 
+_WORKFLOWS = "portico.disclosure.workflows"
 _CODE, _FLOW = (make_tool("portico", {"name": name}) for name in (metatools.CODE, metatools.FLOW))
 
 
@@ -49,7 +52,9 @@ class Doing:
         """Run a workflow, go on with one, or plan one."""
         if self._means is None:
             raise InvalidArguments("no workflows are run here")
-        # Its room is entered by those who need it: it takes a while to be imported.
+        # Imported for the first who needs it, in a thread: it takes longer than the event loop may stand still.
+        if _WORKFLOWS not in sys.modules:
+            await asyncio.to_thread(importlib.import_module, _WORKFLOWS)
         from portico.disclosure import workflows as telling
         from portico.execution.workflow.workflows import Request
 

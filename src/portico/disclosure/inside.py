@@ -66,7 +66,7 @@ class Inside:
         if not 1 <= len(wanted) <= metatools.MAX_NAMES or not all(isinstance(name, str) for name in wanted):
             raise InvalidArguments(f"describe_tools takes 1 to {metatools.MAX_NAMES} names")
         snapshot, insight = self._sight.snapshot, self._sight.insight
-        tools = [snapshot.tool(name) for name in wanted]
+        tools = [await snapshot.find_tool(name) for name in wanted]
         return [
             {
                 "name": tool.address,

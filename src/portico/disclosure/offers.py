@@ -1,6 +1,7 @@
 """Resources, prompts and completion of the upstream servers, under names that tell them apart."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from portico.catalog.address import nearest
@@ -16,6 +17,7 @@ from portico.disclosure.namespace import (
     outer_template,
     outer_uri,
 )
+from portico.disclosure.pages import page
 from portico.disclosure.resources import RESOURCES, not_found
 from portico.disclosure.sight import Sight
 from portico.errors import INVALID_PARAMS, RemoteError
@@ -24,8 +26,14 @@ from portico.upstream.backend import Raw
 
 OWN = tuple(resource["uri"] for resource in RESOURCES)
 Rename = Callable[[str, Raw], Raw]
+_COMPARED = 2_000
+"""Resources that an address is compared with which leads nowhere."""
 _WITHOUT_SESSION = f"a link that a tool gave is read without a session as {outer_uri('SERVER', 'URI')}"
 _UNLISTED = "{} lists no such resource and no template for it; `resources.unlisted: true` in its entry lets it be asked"
+
+
+def _renamed(name: str, prompt: Raw) -> Raw:
+    return {**prompt, "name": name}
 
 
 class Offered:
@@ -36,28 +44,48 @@ class Offered:
         self._calls = calls
         self._links = links
 
-    @property
-    def resources(self) -> list[Raw]:
-        """Every listed resource."""
-        return self._all(lambda entry: entry.offers.resources, outer_resource)
+    async def list_resources(self, params: Raw, ours: Sequence[Raw]) -> Raw:
+        """A page of the resources, ours first."""
+        items = self._all(lambda entry: entry.offers.resources)
+        return await self._page("resources/list", "resources", ours, items, outer_resource, params)
 
-    @property
-    def templates(self) -> list[Raw]:
-        """Every listed resource template."""
-        return self._all(lambda entry: entry.offers.templates, outer_template)
+    async def list_templates(self, params: Raw, ours: Sequence[Raw]) -> Raw:
+        """A page of the resource templates, ours first."""
+        items = self._all(lambda entry: entry.offers.templates)
+        return await self._page("resources/templates/list", "resourceTemplates", ours, items, outer_template, params)
 
-    @property
-    def prompts(self) -> list[Raw]:
-        """Every listed prompt."""
-        snapshot, sole = self._sight.snapshot, self._sight.sole
-        if sole:
-            return [listable_offer(prompt) for prompt in snapshot.servers[sole].offers.prompts]
-        return [listable_offer({**prompt, "name": name}) for name, (_, prompt) in snapshot.flat_prompts.items()]
+    async def list_prompts(self, params: Raw, ours: Sequence[Raw]) -> Raw:
+        """A page of the prompts, ours first."""
+        snapshot = self._sight.snapshot
+        await snapshot.load("flat_prompts")
+        flat = ((name, prompt) for name, (_, prompt) in snapshot.flat_prompts.items())
+        items = self._all(lambda entry: entry.offers.prompts) if self._sight.sole else flat
+        return await self._page("prompts/list", "prompts", ours, items, _renamed, params)
 
-    def _all(self, pick: Callable[[ServerEntry], tuple[Raw, ...]], rename: Rename) -> list[Raw]:
+    def _all(self, pick: Callable[[ServerEntry], tuple[Raw, ...]]) -> Iterator[tuple[str, Raw]]:
         servers: Iterable[tuple[str, ServerEntry]] = sorted(self._sight.snapshot.servers.items())
-        sole = self._sight.sole
-        return [listable_offer(item if sole else rename(name, item)) for name, entry in servers for item in pick(entry)]
+        return ((name, item) for name, entry in servers for item in pick(entry))
+
+    async def _page(
+        self,
+        method: str,
+        key: str,
+        ours: Sequence[Raw],
+        items: Iterable[tuple[str, Raw]],
+        rename: Rename,
+        params: Raw,
+    ) -> Raw:
+        snapshot, sole = self._sight.snapshot, self._sight.sole
+        await snapshot.load("offers_version")
+
+        def show(one: tuple[str, Raw]) -> Raw:
+            name, item = one
+            if not name:
+                return item
+            return listable_offer(item if sole else rename(name, item))
+
+        every = [*(("", item) for item in ours), *items]
+        return page(method, key, every, snapshot.offers_version, params, show=show)
 
     async def about(self, method: str, params: Raw, origin: Origin) -> Raw:
         """Read or watch one resource."""
@@ -112,7 +140,9 @@ class Offered:
         return f"{server} has not been listed yet, so it is not known what it has"
 
     def _not_found(self, uri: str, why: str = "") -> RemoteError:
-        return not_found(uri, nearest(uri, [*OWN, *(resource["uri"] for resource in self.resources)]), why)
+        listed = self._all(lambda entry: entry.offers.resources)
+        uris = (self.outer_uri(server, resource["uri"]) for server, resource in islice(listed, _COMPARED))
+        return not_found(uri, nearest(uri, [*OWN, *uris]), why)
 
     def shows(self, server: str, uri: str) -> bool:
         """Whether a resource of a server may be told of here."""
@@ -124,6 +154,7 @@ class Offered:
 
     async def prompt(self, params: Raw, origin: Origin) -> Raw:
         """A server's prompt."""
+        await self._sight.snapshot.load("flat_prompts")
         server, name = self._locate_prompt(params.get("name"))
         result = await self._calls.ask(server, "prompts/get", {**params, "name": name}, origin)
         self._links.remember(origin.caller, server, result)
@@ -149,6 +180,7 @@ class Offered:
         if not isinstance(reference, dict):
             raise RemoteError(INVALID_PARAMS, "completion/complete needs a ref")
         if reference.get("type") == "ref/prompt":
+            await self._sight.snapshot.load("flat_prompts")
             server, name = self._locate_prompt(reference.get("name"))
             inner: Raw = {**reference, "name": name}
         else:

@@ -1,6 +1,6 @@
 """Long lists of the protocol, a page at a time. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from portico.disclosure import cursor as cursors
@@ -9,11 +9,23 @@ from portico.upstream.backend import Raw
 PAGE = 250
 
 
-def page(method: str, key: str, items: Sequence[Any], version: str, params: Raw, meta: Raw | None = None) -> Raw:
-    """The page that the params of a listing ask for, with what is to be said of the whole; raises StaleCursor."""
+def page(
+    method: str,
+    key: str,
+    items: Sequence[Any],
+    version: str,
+    params: Raw,
+    meta: Raw | None = None,
+    show: Callable[[Any], Any] | None = None,
+) -> Raw:
+    """The page that the params of a listing ask for, with what is to be said of the whole; raises StaleCursor.
+
+    `show` makes of an item what is listed: only those of the page are asked for.
+    """
     given = params.get("cursor")
     offset = cursors.decode(str(given), method, version) if given is not None else 0
-    found: Raw = {key: list(items[offset : offset + PAGE])}
+    some = items[offset : offset + PAGE]
+    found: Raw = {key: list(map(show, some)) if show else list(some)}
     if offset + PAGE < len(items):
         found["nextCursor"] = cursors.encode(method, version, offset + PAGE)
     if meta:

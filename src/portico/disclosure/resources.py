@@ -1,5 +1,6 @@
 """Our own resources: what is here, as text and JSON, each within its budget and continued by a cursor."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -76,6 +77,15 @@ class OwnResources:
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
+
+    async def prepare(self, own: Own) -> None:
+        """Have the lookups made that one of our URIs needs, where the event loop would stand still for them."""
+        snapshot, shelves = self._sight.snapshot, self._sight.shelves
+        if own.kind == "tool":
+            with contextlib.suppress(UnknownName):
+                await snapshot.find_tool(own.name)
+        elif own.kind in ("overview", "category", "categories"):
+            await snapshot.look_through(lambda: shelves.categories)
 
     def read(self, uri: str, own: Own, caller: Caller) -> Raw:
         """The contents of one of our URIs; raises RemoteError where it leads nowhere, StaleCursor."""
@@ -246,11 +256,10 @@ class OwnResources:
             return False
 
     def _is_tool(self, name: str, event: CatalogChanged) -> bool:
-        touched = (*event.added, *event.removed, *event.changed)
-        try:
-            return name in touched or self._sight.snapshot.tool(name).address in touched
-        except UnknownName:
-            return False
+        touched = {*event.added, *event.removed, *event.changed}
+        # Not `tool`, which would look for the nearest of every name that is gone.
+        meant = self._sight.snapshot.find_addresses(name)
+        return name in touched or (len(meant) == 1 and meant[0] in touched)
 
 
 def not_found(uri: str, near: Sequence[str] = (), why: str = "") -> RemoteError:

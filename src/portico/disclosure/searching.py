@@ -15,6 +15,9 @@ from portico.events import Bus, Searched, SearchEnded
 from portico.learning import Learner
 from portico.search import Facts, Lift, Vector
 
+_LONG_QUERY = 200
+"""Characters; nearly every query is shorter, and takes a few milliseconds."""
+
 
 @dataclass(frozen=True)
 class Searching:
@@ -41,7 +44,7 @@ class Searching:
         """A page of tools, as this caller is told; whoever learns from searches hears of it."""
         started = time.perf_counter()
         vector, search = await self.prepared(snapshot, question, caller)
-        found = results.answer(search, states, budget, there)
+        found = await snapshot.look_through(results.answer, search, states, budget, there)
         if self.bus is not None:
             self.bus.publish(SearchEnded(time.perf_counter() - started, bool(found.shown)))
         if found.shown and self.bus is not None and self.bus.asked_for(Searched):
@@ -59,7 +62,8 @@ class Searching:
 
 async def _meaning(snapshot: Snapshot, query: str) -> Vector | None:
     index = snapshot.index
-    if index.encoder is None or index.encoder.loaded or index.encoder.problem:
+    ready = index.encoder is None or index.encoder.loaded or index.encoder.problem
+    if ready and len(query) <= _LONG_QUERY:
         return index.meaning(query)
-    # The model is read first, which takes a second: everybody else is served meanwhile.
+    # The model is read first, which takes a second, or has much to read: everybody else is served meanwhile.
     return await asyncio.to_thread(index.meaning, query)

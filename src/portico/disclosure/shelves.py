@@ -6,7 +6,6 @@ list, T1 the categories, T2 one category's or server's tools, T3 a tool itself.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import Literal
 
@@ -14,6 +13,7 @@ from portico.catalog.categories import Category, category_of, resolve
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
 from portico.disclosure.tiers import COLD, Standing
+from portico.lazy import lazy_property
 
 HOT = 15
 POPULAR = 3
@@ -65,7 +65,7 @@ class Shelves:
         """Where a tool stands."""
         return self.standings.get(address, COLD)
 
-    @cached_property
+    @lazy_property
     def hot(self) -> HotList:
         """Pinned tools, then hot ones by score, then the most used; without pins and use, one of each server."""
         pinned = [self.snapshot.tools[name] for name in self.pins if name in self.snapshot.tools]
@@ -83,7 +83,7 @@ class Shelves:
             tuple(next(iter(entry.tools.values())) for entry in servers if entry.tools)[:HOT], "one of each server"
         )
 
-    @cached_property
+    @lazy_property
     def categories(self) -> Mapping[str, Shelf]:
         """Every category that has a tool, the largest first."""
         shelves = {
@@ -106,11 +106,11 @@ class Shelves:
             self._by_server[name] = self._hottest_first(self.snapshot.server(name).tools.values())
         return self._by_server[name]
 
-    @cached_property
+    @lazy_property
     def _by_server(self) -> dict[str, tuple[Tool, ...]]:
         return {}
 
-    @cached_property
+    @lazy_property
     def everything(self) -> tuple[Tool, ...]:
         """Every tool, hottest first."""
         return self._hottest_first(self.snapshot.tools.values())

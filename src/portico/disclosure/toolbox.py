@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from portico.catalog.snapshot import Snapshot
@@ -80,13 +81,17 @@ class Toolbox:
             return page("tools/list", "tools", [*self.definitions(), *chosen.definitions], version, params, chosen.meta)
         if face.exposure != "full":
             return page("tools/list", "tools", self.definitions(), version, params)
-        found = page("tools/list", "tools", [*self.listed.items()], version, params)
-        found["tools"] = [listable(tool.definition, name) for name, tool in found["tools"]]
-        return found
+        await self._load_listed()
+
+        def show(one: tuple[str, Tool]) -> Raw:
+            return listable(one[1].definition, one[0])
+
+        return page("tools/list", "tools", [*self.listed.items()], version, params, show=show)
 
     async def _list_for(self, query: str, params: Raw) -> Raw:
         """The tools that serve a query, after the meta-tools where there are any; an extension of the protocol."""
         await self._intended.ready()
+        await self._load_listed()
         face, snapshot = self._sight.face, self._sight.snapshot
         most, names = (face.top_k, self.listed) if face.direct else (0, {})
         chosen = relevant(snapshot, names, query, most, face.listing_budget, fitting=True)
@@ -100,6 +105,10 @@ class Toolbox:
         """Every tool by the name that it is listed under, where it is."""
         snapshot, sole = self._sight.snapshot, self._sight.sole
         return snapshot.servers[sole].tools if sole else snapshot.flat
+
+    async def _load_listed(self) -> None:
+        if not self._sight.sole:
+            await self._sight.snapshot.load_flat()
 
     def definitions(self) -> "list[Raw]":
         """The meta-tools; the same bytes until a server gets known, or goes."""
@@ -144,6 +153,7 @@ class Toolbox:
         face, sole = self._sight.face, self._sight.sole
         if face.exposure == "full":
             origin = replace(origin, way="flat")
+            await self._load_listed()
             tool = self.listed.get(name)
             if tool is not None:
                 return await self._run(tool, arguments, origin)
@@ -152,7 +162,7 @@ class Toolbox:
             return await self._run(await self._named(name, arguments, origin), arguments, origin)
         if name not in face.enabled:
             origin = replace(origin, way="flat")
-            if face.direct and (tool := self._sight.snapshot.flat.get(name)) is not None:
+            if face.direct and (tool := await self._sight.snapshot.find_flat(name)) is not None:
                 return await self._run(tool, arguments, origin, whole=True)
             there = f" Tools behind this gateway are run by {metatools.CALL}(name, arguments)."
             unknown = UnknownName(
@@ -167,7 +177,7 @@ class Toolbox:
     async def _named(self, name: str, arguments: Any, origin: Origin) -> Tool:
         """The tool of that name; that somebody asked for one that is not there is written down."""
         try:
-            return self._sight.snapshot.tool(name)
+            return await self._sight.snapshot.find_tool(name)
         except UnknownName as error:
             await self._calls.refused(name, arguments, origin, error)
             raise
@@ -187,7 +197,7 @@ class Toolbox:
                 return await self._doing.flow(checked, origin)
             if name == metatools.READ:
                 return answer.text(await self._read(checked, origin))
-            return self._discover(name, checked)
+            return await self._discover(name, checked)
         except PorticoError as error:
             if isinstance(error, RemoteError):
                 raise
@@ -199,16 +209,20 @@ class Toolbox:
         about = (sight.states(), sight.face.discovery_budget, sight.face.enabled)
         return (await self._searching.answer(sight.snapshot, question, origin.caller, *about)).text
 
-    def _discover(self, name: str, arguments: Raw) -> Raw:
+    async def _discover(self, name: str, arguments: Raw) -> Raw:
         sight, states, budget = self._sight, self._sight.states(), self._sight.face.discovery_budget
+        snapshot, shelves = sight.snapshot, sight.shelves
         if name == metatools.DESCRIBE:
+            named = await snapshot.look_through(describing.find_named, snapshot, arguments.pop("names"), states)
             body, found = describing.describe(
-                sight.snapshot, budget, **arguments, states=states, extra=lambda tool: extras(sight, tool)
+                snapshot, budget, named, **arguments, extra=lambda tool: extras(sight, tool)
             )
             return answer.text(body) if found else {**answer.text(body), "isError": True}
         if arguments.get("server") or arguments.get("category"):
-            return answer.text(discovery.browse(sight.shelves, states, budget, **arguments))
-        return answer.text(discovery.overview(sight.shelves, states, budget, arguments.get("cursor")))
+            browse = partial(discovery.browse, shelves, states, budget, **arguments)
+            return answer.text(await snapshot.look_through(browse))
+        overview = partial(discovery.overview, shelves, states, budget, arguments.get("cursor"))
+        return answer.text(await snapshot.look_through(overview))
 
     async def _call_by_name(self, arguments: Raw, origin: Origin) -> Raw:
         name, given, snapshot = arguments["name"], arguments.get("arguments") or {}, self._sight.snapshot

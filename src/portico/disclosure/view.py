@@ -17,7 +17,7 @@ from portico.disclosure.links import Links
 from portico.disclosure.namespace import Own, not_found_code, own_uri
 from portico.disclosure.offers import Offered
 from portico.disclosure.own_state import StateHandles
-from portico.disclosure.pages import PAGE, page
+from portico.disclosure.pages import PAGE
 from portico.disclosure.prompts import OwnPrompts
 from portico.disclosure.resources import OwnResources
 from portico.disclosure.searching import Searching
@@ -204,13 +204,10 @@ class View:
         return None if self.sole else own_uri(uri)
 
     async def _list_resources(self, params: Raw, origin: Origin) -> Raw:
-        items = [*self._ours(resources.RESOURCES), *self._offered.resources]
-        return page("resources/list", "resources", items, self.snapshot.offers_version, params)
+        return await self._offered.list_resources(params, self._ours(resources.RESOURCES))
 
     async def _list_templates(self, params: Raw, origin: Origin) -> Raw:
-        items = [*self._ours(resources.TEMPLATES), *self._offered.templates]
-        version = self.snapshot.offers_version
-        return page("resources/templates/list", "resourceTemplates", items, version, params)
+        return await self._offered.list_templates(params, self._ours(resources.TEMPLATES))
 
     def _ours(self, items: tuple[Raw, ...]) -> tuple[Raw, ...]:
         return () if self.sole else items
@@ -224,6 +221,7 @@ class View:
                 return await self._offered.about(method, params, origin)
             if own.kind == "result":
                 return await self._read_result(method, uri, own, origin)
+            await self._resources.prepare(own)
             if method != "resources/read":
                 self._resources.check(uri, own)
                 return {}
@@ -266,8 +264,7 @@ class View:
     # --- prompts, completion, logging
 
     async def _list_prompts(self, params: Raw, origin: Origin) -> Raw:
-        items = [*self._ours(prompts.PROMPTS), *self._offered.prompts]
-        return page("prompts/list", "prompts", items, self.snapshot.offers_version, params)
+        return await self._offered.list_prompts(params, self._ours(prompts.PROMPTS))
 
     async def _get_prompt(self, params: Raw, origin: Origin) -> Raw:
         if self.sole or params.get("name") not in prompts.NAMES:
@@ -277,8 +274,11 @@ class View:
         return found
 
     async def _complete(self, params: Raw, origin: Origin) -> Raw:
-        if not self.sole and (found := complete(self.sight, params)) is not None:
-            return found
+        if not self.sole:
+            shelves = self.sight.shelves
+            found = await shelves.snapshot.look_through(complete, shelves, params)
+            if found is not None:
+                return found
         return await self._offered.complete(params, origin)
 
     async def _set_level(self, params: Raw, origin: Origin) -> Raw:

@@ -1,5 +1,6 @@
 """Scores to places: the best of many, in one order that never depends on how they were stored."""
 
+import heapq
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -25,11 +26,14 @@ _REACH = 24
 def leaders(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
     """The slots on the first `places` by falling score, then id. A score of 0 has no place."""
     found = np.flatnonzero(scores >= _floor(scores, places))
+    ties: list[int] = []
     if places < len(found):
-        # Everyone who ties with the last place stays in until ids decide.
         last = np.partition(scores[found], len(found) - places)[len(found) - places]
-        found = found[scores[found] >= last]
-    return sorted(found.tolist(), key=lambda slot: (-scores[slot], ids[slot]))[:places]
+        # Ids decide among those who tie with the last place, who may be thousands.
+        ties = found[scores[found] == last].tolist()
+        found = found[scores[found] > last]
+    first = sorted(found.tolist(), key=lambda slot: (-scores[slot], ids[slot]))
+    return [*first, *heapq.nsmallest(places - len(first), ties, key=ids.__getitem__)]
 
 
 def in_turn(

@@ -7,12 +7,12 @@ so slots stay few; an empty slot has an empty id. Never changed: `replace` makes
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.lazy import lazy_property
 from portico.search.document import Document
 from portico.search.lexical.tokens import squash
 
@@ -44,7 +44,7 @@ class Roster:
         nothing = np.empty(0, dtype=np.uint64)
         return cls((), (), (), (), (), (), nothing, nothing, nothing)
 
-    @cached_property
+    @lazy_property
     def members(self) -> Mapping[str, tuple[int, ...]]:
         """The slots of each group."""
         found: dict[str, list[int]] = {}
@@ -53,32 +53,32 @@ class Roster:
                 found.setdefault(group, []).append(slot)
         return {group: tuple(slots) for group, slots in found.items()}
 
-    @cached_property
+    @lazy_property
     def slots(self) -> Mapping[str, int]:
         """The slot of each id."""
         return {id_: slot for slot, id_ in enumerate(self.ids) if id_}
 
-    @cached_property
+    @lazy_property
     def count(self) -> int:
         """How many documents there are."""
         return sum(map(bool, self.ids))
 
-    @cached_property
+    @lazy_property
     def taken(self) -> Mask:
         """Which slots hold a document."""
         return np.fromiter(map(bool, self.ids), dtype=bool, count=len(self.ids))
 
-    @cached_property
+    @lazy_property
     def squashed_names(self) -> Sequence[str]:
         """The names without case and separators."""
         return [squash(name) for name in self.names]
 
-    @cached_property
+    @lazy_property
     def squashed_ids(self) -> Sequence[str]:
         """The ids without case and separators."""
         return [squash(id_) for id_ in self.ids]
 
-    @cached_property
+    @lazy_property
     def squashed_groups(self) -> Mapping[str, Sequence[str]]:
         """The groups by their names without case and separators."""
         found: dict[str, list[str]] = {}

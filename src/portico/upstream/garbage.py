@@ -10,8 +10,10 @@ import gc
 import threading
 from collections.abc import Generator
 
-MANY = 100_000
-"""Young containers that take the collector some ten milliseconds to walk through."""
+MANY = 5_000
+"""Young containers that take the collector some milliseconds to walk through."""
+LARGEST = 100_000
+"""Containers of a value that counts as one; a smaller one counts as a part of it."""
 SPARED = 64
 """Large values for which no full collection was made; the next one has it."""
 
@@ -41,15 +43,16 @@ class _Aging:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._spared = 0
+        self._spared = 0.0
 
     def age(self) -> None:
-        if gc.get_count()[0] < MANY:
+        young = gc.get_count()[0]
+        if young < MANY:
             return
         with self._lock:
-            self._spared += 1
+            self._spared += min(young / LARGEST, 1.0)
             if self._spared > SPARED:
-                self._spared = 0
+                self._spared = 0.0
                 gc.unfreeze()
                 gc.collect()
             gc.freeze()

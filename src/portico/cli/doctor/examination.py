@@ -197,9 +197,7 @@ def _heard(
         yield from visits.check(visit, server, places)
         if visit.listing is not None:
             yield from tools.check(entries[name], places, full=full)
-            yield from rules.of_server(
-                name, server, (entry.definition["name"] for entry in visit.listing.tools), places
-            )
+            yield from rules.of_server(name, server, (entry.name for entry in visit.listing.tools), places)
     if house:
         yield from rules.of_house(config, entries, places)
         yield from budgets.check(config, entries, costs, places)

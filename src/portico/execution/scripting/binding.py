@@ -4,12 +4,13 @@ A tool is a function of its server, both under their identifiers (`data-server` 
 `server.word(` where the server has no such tool is bound to an answer that names the nearest.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from portico.catalog.address import identifier, nearest
+from portico.catalog.address import identifier, is_identifier, nearest
 from portico.catalog.schema import glance
 from portico.catalog.snapshot import Snapshot
 from portico.catalog.tool import Tool
@@ -18,6 +19,8 @@ from portico.execution.sandbox.script import CallFailed
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\??\.\s*([A-Za-z_]\w*)\s*\(")
 NEAREST = 3
+LONG_CODE = 32 * 1024
+"""Characters of a script that take longer to look through than the event loop may stand still."""
 _COMPARED = 1
 """Wrong names of a script that the nearest are found for: its first ends it."""
 
@@ -36,7 +39,7 @@ class Bound:
         found = {server: (*self.tools.get(server, ()), *self.missing.get(server, ())) for server in self._servers}
         if not words_only:
             return found
-        return {server: tuple(name for name in names if identifier(name) == name) for server, names in found.items()}
+        return {server: tuple(filter(is_identifier, names)) for server, names in found.items()}
 
     @property
     def _servers(self) -> Iterable[str]:
@@ -48,6 +51,13 @@ class Bound:
         if tool is None:
             raise CallFailed(self.missing.get(server, {}).get(name) or f"there is no tool {server}.{name} here")
         return tool
+
+
+async def bind_off_loop(code: str, snapshot: Snapshot) -> Bound:
+    """The tools that a script mentions, found in a thread where there is much to look through."""
+    if len(code) > LONG_CODE:
+        return await asyncio.to_thread(bind, code, snapshot)
+    return await snapshot.look_through(bind, code, snapshot)
 
 
 def bind(code: str, snapshot: Snapshot) -> Bound:

@@ -23,7 +23,7 @@ from portico.execution.learned import value_of
 from portico.execution.marks import REPAIRED, marks_of
 from portico.execution.sandbox.script import CallFailed, Language, Limits, Outcome, Script
 from portico.execution.schema_cost import MAX_VALUES, measure
-from portico.execution.scripting.binding import Bound, arguments_of, bind
+from portico.execution.scripting.binding import Bound, arguments_of, bind_off_loop
 from portico.execution.scripting.engines import Engines
 from portico.execution.scripting.hints import hint
 from portico.execution.scripting.memory import Memory
@@ -124,7 +124,7 @@ class Scripts:
             raise InvalidArguments(f"a script may have {MAX_CODE:,} characters", advice="Pass data as arguments.")
         code = unfenced(code)
         limits = replace(self._limits, wall_s=min(timeout_s or self._limits.wall_s, self._limits.wall_s))
-        bound = bind(code, around.snapshot)
+        bound = await bind_off_loop(code, around.snapshot)
         host = _Host(self._calls, bound, around, origin, limits)
         script = Script(
             code,
@@ -141,7 +141,8 @@ class Scripts:
                 _deduct_wait(script, time.perf_counter() - started), host.ask
             )
         refused = self.memory.store(origin.caller, outcome.stored)
-        told = (hint(script, outcome, around.snapshot, host.answers), refused, _NOTHING_LOADED if lost else "")
+        advised = await around.snapshot.look_through(hint, script, outcome, around.snapshot, host.answers)
+        told = (advised, refused, _NOTHING_LOADED if lost else "")
         advice = " ".join(filter(None, told))
         return Ran(outcome, tuple(host.made), advice, time.perf_counter() - started, tuple(host.repairs))
 
@@ -198,7 +199,7 @@ class _Host:
                 tool = self._bound.tool(namespace, name)
                 return await self._run(tool, arguments_of(tool, args, kwargs))
             if name == CALL:
-                tool, arguments = self._by_name(args, kwargs)
+                tool, arguments = await self._by_name(args, kwargs)
                 return await self._run(tool, arguments)
             if weight([args, kwargs], MAX_ASKED) >= MAX_ASKED:
                 raise CallFailed(f"{name} takes at most {MAX_ASKED:,} characters")
@@ -223,7 +224,7 @@ class _Host:
             raise CallFailed(f"{name}: {error}") from error
         return await function(*given.args, **given.kwargs)
 
-    def _by_name(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
+    async def _by_name(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         """The tool that is named first, or as `name`; then its arguments, as one object or each by its name."""
         given = dict(kwargs)
         name, *rest = args if args else [given.pop("name", None)]
@@ -231,7 +232,7 @@ class _Host:
             rest, given = [given["arguments"] or {}], {}
         if not isinstance(name, str) or len(name) > MAX_ASKED or not all(isinstance(one, dict | None) for one in rest):
             raise CallFailed(f"{CALL} takes a tool's name and an object of arguments")
-        tool = self._around.snapshot.tool(name)
+        tool = await self._around.snapshot.find_tool(name)
         return tool, arguments_of(tool, [one or {} for one in rest], given)
 
     async def _run(self, tool: Tool, arguments: dict[str, Any]) -> Any:

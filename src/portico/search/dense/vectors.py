@@ -5,12 +5,13 @@ A slot without a vector (not encoded yet) has a row of zeros. Never changed: `sp
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.lazy import lazy_property
 from portico.search.dense.encoder import PEAK, WIDTH, Vector
 from portico.search.roster import Mask
 
@@ -30,7 +31,7 @@ class Vectors:
         """No slots."""
         return cls(np.zeros((0, WIDTH), dtype=np.int8))
 
-    @cached_property
+    @lazy_property
     def known(self) -> Mask:
         """Which slots have a vector."""
         return np.asarray(self.rows.any(axis=1))

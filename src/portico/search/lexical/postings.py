@@ -7,13 +7,13 @@ when it is asked for. Postings are never changed: `splice` makes new ones, copyi
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.lazy import lazy_property
 from portico.search.lexical.spelling import Terms, meant, spellings
 
 STRONGEST = 65_535
@@ -54,7 +54,7 @@ class Postings:
         """Whether any document has the term. A term may be numbered and yet have lost its last document."""
         return (where := self.list_of(str(term))).stop > where.start
 
-    @cached_property
+    @lazy_property
     def spellings(self) -> Terms:
         """The terms a misspelt word could mean; worked out at the first such word."""
         sizes = np.diff(self.starts).tolist()

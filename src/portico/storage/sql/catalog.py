@@ -21,6 +21,7 @@ from portico.storage.sql.upsert import Columns, Row, chunks, exclusively, execut
 
 _VARIANTS = 4
 """Manifests kept of one server: gateways may have different configurations of it, and each has had others."""
+_FREED = 500
 _AHEAD_S = 60
 """A listing that is dated further ahead than this was dated by a wrong clock, and does not outlast true ones."""
 
@@ -44,15 +45,30 @@ async def save(db: AsyncConnection, servers: Sequence[KnownServer], *, origin: s
     now = time.time()
     manifests = await _known(db, tables.manifests, map(_manifest_key, servers), "digest", "listed_at")
     known = await _known(db, tables.servers, (name_key(each.manifest.server) for each in servers), "digest")
-    writing = _Writing()
-    for server in servers:
-        await asyncio.sleep(0)  # a catalog has thousands of tools to hash
-        _plan(writing, server, manifests.get(_manifest_key(server)), known.get(name_key(server.manifest.server)), now)
+    # A server has thousands of tools to hash.
+    writing = await asyncio.to_thread(_plan_all, servers, manifests, known, now)
     await _touch(db, writing)
     await _write_manifests(db, writing)
     await _write_tools(db, writing)
     if writing.news:
         await tell(db, "catalog", writing.news, origin=origin)
+    await asyncio.to_thread(_free, writing)
+
+
+def _plan_all(
+    servers: Sequence[KnownServer], manifests: Mapping[bytes, Any], known: Mapping[bytes, Any], now: float
+) -> _Writing:
+    writing = _Writing()
+    for server in servers:
+        _plan(writing, server, manifests.get(_manifest_key(server)), known.get(name_key(server.manifest.server)), now)
+    return writing
+
+
+def _free(writing: _Writing) -> None:
+    """Let go of the rows some at a time: ten thousands at once stop the event loop."""
+    for rows in (writing.offered, writing.tools):
+        while rows:
+            del rows[-_FREED:]
 
 
 def _plan(writing: _Writing, server: KnownServer, listed: Any, known: Any, now: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -39,7 +40,7 @@ async def upsert(
     Who is `alone` with the table (`exclusively`) need not sort.
     """
     key = [column.name for column in table.primary_key.columns]
-    given = rows if alone else sorted(rows, key=lambda row: tuple(row[name] for name in key))
+    given = rows if alone else await _sort(list(rows), key)
     statement = _insert(db, table)
     old, new = table.c, statement.excluded
     changes: dict[str, Any] = {name: old[name] + new[name] for name in sums}
@@ -48,6 +49,11 @@ async def upsert(
     changes |= {name: new[name] for name in replaced}
     changes |= derived(old, new) if derived else {}
     await execute_many(db, statement.on_conflict_do_update(index_elements=key, set_=changes), given)
+
+
+async def _sort(rows: list[Row], key: Sequence[str]) -> list[Row]:
+    order = itemgetter(*key)
+    return sorted(rows, key=order) if len(rows) <= _ROWS else await asyncio.to_thread(sorted, rows, key=order)
 
 
 def _insert(db: AsyncConnection, table: sa.Table) -> Any:
