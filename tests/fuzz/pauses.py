@@ -10,7 +10,6 @@ with the seed of each case, and fails over 250 ms, or when a case does not come 
 import argparse
 import asyncio
 import faulthandler
-import gc
 import random
 import re
 import resource
@@ -24,6 +23,7 @@ from typing import Any
 from benchmarks.hostile.meter import METER, MeasuredLoop
 
 from portico.app import Gateway
+from portico.cli.collector import collect_garbage, own_collector
 from portico.errors import PorticoError
 from portico.execution.call import Origin
 from portico.testing import FakeBackend, gateway_over
@@ -157,7 +157,7 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
     until, seed = time.monotonic() + options.minutes * 60, options.seed
     names = [options.only] if options.only else [*CASES]
     async with open_bench() as bench:
-        gc.freeze()  # as `portico serve` does
+        collecting = asyncio.create_task(collect_garbage())  # as `portico serve` does
         while time.monotonic() < until and len(felt) < options.cases:
             name = names[seed % len(names)]
             dice = random.Random(seed)
@@ -175,6 +175,7 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
             faulthandler.cancel_dump_traceback_later()
             bench.forget()
             seed += 1
+        collecting.cancel()
     return felt
 
 
@@ -188,7 +189,7 @@ def main() -> int:
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     threading.Thread(target=METER.watch_lock, daemon=True).start()
-    with asyncio.Runner(loop_factory=MeasuredLoop) as runner:
+    with own_collector(), asyncio.Runner(loop_factory=MeasuredLoop) as runner:
         felt = runner.run(run(options))
     felt.sort(reverse=True)
     print(f"{len(felt)} cases; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

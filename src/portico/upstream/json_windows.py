@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NoReturn
 
 from portico.upstream import jsontext
-from portico.upstream.garbage import age, no_collection
 from portico.upstream.json_values import has_more_values
 
 LARGE = 128 * 1024
@@ -55,10 +54,7 @@ def read(body: bytes) -> Any:
     """The value of JSON, as `jsontext.loads` reads it but without a long breath; raises ValueError."""
     if has_more_values(body, MAX_VALUES):
         raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
-    with no_collection():
-        value = whole(windows(decode_text(body)))
-        age()
-        return value
+    return whole(windows(decode_text(body)))
 
 
 def windows(text: str) -> Iterator[Part]:
