@@ -72,8 +72,8 @@ class Client:
             ((method, params),) = call()
             _, answer = self._post(_frame(method, params))
             found = _RESULT_ID.search(answer)
-            kept = found[1] if found else b"none"
-            made = [(path, body.replace(RESULT.encode(), kept)) for path, body in made]
+            assert found, answer[-1000:]
+            made = [(path, body.replace(RESULT.encode(), found[1])) for path, body in made]
         return made
 
     def _post(self, body: bytes, path: str = "/mcp") -> tuple[bytes, bytes]:

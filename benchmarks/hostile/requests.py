@@ -28,7 +28,15 @@ CODE_CHARS = 256 * 1024
 
 
 def _rows(size: int) -> str:
-    return structured(number(lambda n: f'{{"id":{n},"name":"row {n}","tags":["a","b"]}}', size, '{"rows":[', "]}"))
+    # As many rows as the limit of values in an answer lets in.
+    return structured(
+        number(
+            lambda n: f'{{"id":{n},"name":"row {n} of a table of all the customers","tags":["a","b"]}}',
+            size,
+            '{"rows":[',
+            "]}",
+        )
+    )
 
 
 def _double(count: int, step: str = "[@,@]") -> str:

@@ -305,6 +305,20 @@ def test_a_schema_that_unfolds_without_end_is_cut():
     assert tree.root.children[0].variants
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"required": [f"n{number}" for number in range(10_000)]},
+        {"properties": {f"n{number}": {"type": "string"} for number in range(10_000)}},
+    ],
+)
+def test_more_names_than_can_be_read_are_cut_and_that_is_said(schema: dict[str, Any]) -> None:
+    *read, more = outline({"type": "object", **schema}).root.children
+    assert [param.name for param in read] == [f"n{number}" for number in range(len(read))]
+    assert 1_000 < len(read) < 5_000
+    assert more.constraints == ("more names: see full",)
+
+
 def test_a_long_chain_of_named_types_is_read_to_its_end():
     chain: dict[str, Any] = {
         f"T{n}": {"properties": {"next": {"$ref": f"#/$defs/T{n + 1}"}, "again": {"$ref": f"#/$defs/T{n + 1}"}}}

@@ -10,7 +10,6 @@ with the seed of each case, and fails over 250 ms, or when a case does not come 
 import argparse
 import asyncio
 import faulthandler
-import gc
 import random
 import re
 import resource
@@ -24,6 +23,7 @@ from typing import Any
 from benchmarks.hostile.meter import METER, MeasuredLoop
 
 from portico.app import Gateway
+from portico.cli.collector import collect_garbage, own_collector
 from portico.errors import PorticoError
 from portico.execution.call import Origin
 from portico.testing import FakeBackend, gateway_over
@@ -72,48 +72,74 @@ class Bench:
         self._answer = {"content": [], "structuredContent": structured}
 
 
-async def check_schema(bench: Bench, dice: random.Random, size: int) -> Raw:
+Case = Callable[[Bench], Awaitable[Raw]]
+"""One case, ready to be asked: everything it sends was generated before."""
+
+
+def make_schema_case(dice: random.Random, size: int) -> Case:
     """Arguments that nearly fit."""
     schema = schemas.make_schema(dice)
-    await bench.offer({"inputSchema": schema})
-    return await bench.ask("call_tool", {"name": "s.t", "arguments": schemas.make_value(dice, schema, size)})
+    arguments = schemas.make_value(dice, schema, size)
+
+    async def check(bench: Bench) -> Raw:
+        await bench.offer({"inputSchema": schema})
+        return await bench.ask("call_tool", {"name": "s.t", "arguments": arguments})
+
+    return check
 
 
-async def check_answer(bench: Bench, dice: random.Random, size: int) -> Raw:
+def make_answer_case(dice: random.Random, size: int) -> Case:
     """An answer that nearly fits."""
     schema = schemas.make_schema(dice)
-    await bench.offer({"inputSchema": {"type": "object"}, "outputSchema": schema})
-    bench.answer_with(schemas.make_value(dice, schema, min(size, OUTPUT)))
-    return await bench.ask("call_tool", {"name": "s.t"})
+    answer = schemas.make_value(dice, schema, min(size, OUTPUT))
+
+    async def check(bench: Bench) -> Raw:
+        await bench.offer({"inputSchema": {"type": "object"}, "outputSchema": schema})
+        bench.answer_with(answer)
+        return await bench.ask("call_tool", {"name": "s.t"})
+
+    return check
 
 
-async def check_path(bench: Bench, dice: random.Random, size: int) -> Raw:
+def make_path_case(dice: random.Random, size: int) -> Case:
     """A part of a large result."""
-    await bench.offer({"inputSchema": {"type": "object"}})
-    bench.answer_with(paths.make_result(dice, max(size, SMALL * 10)))
-    kept = await bench.ask("call_tool", {"name": "s.t"})
-    # What is said of a changed definition comes before it.
-    found = _RESULT_ID.search("\n".join(block.get("text", "") for block in kept["content"]))
-    assert found, kept
-    return await bench.ask("read_result", {"result_id": found[1], "path": paths.make_path(dice)})
+    answer = paths.make_result(dice, max(size, SMALL * 10))
+    path = paths.make_path(dice)
+
+    async def check(bench: Bench) -> Raw:
+        await bench.offer({"inputSchema": {"type": "object"}})
+        bench.answer_with(answer)
+        kept = await bench.ask("call_tool", {"name": "s.t"})
+        # What is said of a changed definition comes before it.
+        found = _RESULT_ID.search("\n".join(block.get("text", "") for block in kept["content"]))
+        assert found, kept
+        return await bench.ask("read_result", {"result_id": found[1], "path": path})
+
+    return check
 
 
-async def check_workflow(bench: Bench, dice: random.Random, size: int) -> Raw:
+def make_workflow_case(dice: random.Random, size: int) -> Case:
     """Steps that refer to inputs and to each other."""
-    await bench.offer({"inputSchema": {"type": "object"}})
-    bench.answer_with(paths.make_result(dice, size))
+    answer = paths.make_result(dice, size)
     steps: list[Raw] = [{"id": "s0", "tool": "s.t"}]
     steps += [{"id": f"s{n}", "tool": "s.t", "arguments": {"a": paths.make_text(dice)}} for n in range(1, 4)]
     if dice.random() < 0.3:
         steps[-1]["if"] = paths.make_text(dice)
-    return await bench.ask("run_workflow", {"steps": steps, "inputs": paths.make_result(dice, size)})
+    inputs = paths.make_result(dice, size)
+
+    async def check(bench: Bench) -> Raw:
+        await bench.offer({"inputSchema": {"type": "object"}})
+        bench.answer_with(answer)
+        return await bench.ask("run_workflow", {"steps": steps, "inputs": inputs})
+
+    return check
 
 
-CHECKS: dict[str, Callable[[Bench, random.Random, int], Awaitable[Raw]]] = {
-    "schema": check_schema,
-    "answer": check_answer,
-    "path": check_path,
-    "workflow": check_workflow,
+CASES: dict[str, Callable[[random.Random, int], Case]] = {
+    "schema": make_schema_case,
+    "answer": make_answer_case,
+    "path": make_path_case,
+    "workflow": make_workflow_case,
 }
 
 
@@ -129,9 +155,9 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
     """Cases until time is up: the pause, the check and the seed of each."""
     felt: list[tuple[float, str, int]] = []
     until, seed = time.monotonic() + options.minutes * 60, options.seed
-    names = [options.only] if options.only else [*CHECKS]
+    names = [options.only] if options.only else [*CASES]
     async with open_bench() as bench:
-        gc.freeze()  # as `portico serve` does
+        collecting = asyncio.create_task(collect_garbage())  # as `portico serve` does
         while time.monotonic() < until and len(felt) < options.cases:
             name = names[seed % len(names)]
             dice = random.Random(seed)
@@ -140,14 +166,16 @@ async def run(options: argparse.Namespace) -> list[tuple[float, str, int]]:
             )
             print(f"{name} {seed}", file=sys.stderr, flush=True)
             faulthandler.dump_traceback_later(HANGS_S, exit=True)
+            check = CASES[name](dice, size)
             await asyncio.sleep(0)
             METER.take()
-            await CHECKS[name](bench, dice, size)
+            await check(bench)
             await asyncio.sleep(0)
             felt.append((METER.take().longest, name, seed))
             faulthandler.cancel_dump_traceback_later()
             bench.forget()
             seed += 1
+        collecting.cancel()
     return felt
 
 
@@ -156,12 +184,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=10**9)
-    parser.add_argument("--only", choices=[*CHECKS])
+    parser.add_argument("--only", choices=[*CASES])
     parser.add_argument("--size", type=int, default=SIZE, help=f"the most characters of a value; default {SIZE}")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     threading.Thread(target=METER.watch_lock, daemon=True).start()
-    with asyncio.Runner(loop_factory=MeasuredLoop) as runner:
+    with own_collector(), asyncio.Runner(loop_factory=MeasuredLoop) as runner:
         felt = runner.run(run(options))
     felt.sort(reverse=True)
     print(f"{len(felt)} cases; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

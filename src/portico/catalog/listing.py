@@ -13,7 +13,6 @@ from typing import Any, cast
 from portico.catalog.tool import encoded
 from portico.errors import RemoteError
 from portico.upstream.backend import Ask, Connection, Hello, Raw
-from portico.upstream.garbage import age, no_collection
 from portico.upstream.json_values import weight
 
 MAX_PAGES = 1_000
@@ -130,11 +129,9 @@ async def _pages(connection: Connection, method: str, key: str, timeout: float, 
 
 def _salvage_all(items: list[Any]) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """The same, and free the items: each by itself, because thousands at once stop everybody."""
-    with no_collection():
-        found = salvage(_drain(items))
-        while items:
-            del items[-LARGE:]
-        age()
+    found = salvage(_drain(items))
+    while items:
+        del items[-LARGE:]
     return found
 
 

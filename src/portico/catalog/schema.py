@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from portico.catalog.constraints import constraints
@@ -61,6 +62,10 @@ class Param:
     """What describes this one instead: a key of `Outline.types`, or `typeof a.b` for another parameter."""
     pattern: bool = False
     """`name` stands for every key that fits it (`[key]`, `[/^x-/]`)."""
+
+
+_MORE = Param("…", constraints=("more names: see full",), pattern=True)
+"""Stands for the properties that are no longer read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +261,12 @@ class _Reader:
 
     def _children(self, schema: Mapping[str, Any], depth: int) -> Iterator[Param]:
         properties, required = _mapping(schema.get("properties")), _names(schema.get("required"))
-        for name, value in properties.items():
-            yield self.read(value, name, name in required, depth + 1)
-        yield from (Param(name, required=True) for name in required if name not in properties)
+        names = chain(properties, (name for name in required if name not in properties))
+        for name in names:
+            if self._nodes < 0:
+                yield _MORE
+                return
+            yield self.read(properties.get(name, True), name, name in required, depth + 1)
         for pattern, value in _mapping(schema.get("patternProperties")).items():
             yield replace(self.read(value, f"[/{_one_line(pattern)}/]", False, depth + 1), pattern=True)
         rest, keys = schema.get("additionalProperties"), schema.get("propertyNames")

@@ -24,7 +24,6 @@ from portico.search import Index
 from portico.storage.index_file import IndexFile, unload
 from portico.storage.manifests import Manifest, Manifests
 from portico.upstream.backend import Raw
-from portico.upstream.garbage import age, no_collection
 from portico.upstream.supervisor import Upstream
 
 logger = logging.getLogger(__name__)
@@ -360,11 +359,8 @@ class Sync:
 
 
 def _take_in(source: Source, listing: Listing) -> _Arrived:
-    with no_collection():
-        manifest = manifest_of(source, listing)
-        arrived = _Arrived(listed(source, listing, manifest), manifest)
-        age()
-    return arrived
+    manifest = manifest_of(source, listing)
+    return _Arrived(listed(source, listing, manifest), manifest)
 
 
 def _differences(pairs: Iterable[tuple[ServerEntry, ServerEntry]]) -> list[CatalogChanged]:

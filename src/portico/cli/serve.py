@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import gc
 import json
 import logging
 import signal
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp
 
 from portico.app import Gateway
 from portico.cli.beside import EVERYWHERE
+from portico.cli.collector import collect_garbage, own_collector
 from portico.cli.ending import DONE, ended, note
 from portico.cli.exporting import exporting
 from portico.cli.opening import Setup, set_up
@@ -35,8 +35,6 @@ from portico.server.slow_clients import Patience, most_connections
 from portico.upstream.status import TROUBLED
 
 POLL_S = 0.05
-FREEZES_S = (0.0, 5.0, 30.0, 120.0)
-"""When: each so long after the one before."""
 SWITCH_S = 0.001
 """How long a thread that computes keeps the others waiting: every step of a request may have to wait that long."""
 
@@ -52,7 +50,7 @@ def serve(setup: Setup, screen: Screen, profiles: Sequence[str]) -> int:
     check_exposure(settings.host, settings.token.get_secret_value() if settings.token else None)
     for profile in profiles:
         setup.config.view(profile)
-    with stoppable(), bound(settings.host, settings.port) as listening, exporting():
+    with stoppable(), bound(settings.host, settings.port) as listening, exporting(), own_collector():
         return run_fast(_serve(setup, screen, profiles, listening))
     return DONE
 
@@ -108,11 +106,11 @@ async def _serve(setup: Setup, screen: Screen, profiles: Sequence[str], listenin
         with on_stop(stop), _as_configured(gateway, app, profiles):
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             await _started(server, serving)
-            freezing = asyncio.create_task(_freeze_what_stays(), name="freeze what stays")
+            collecting = asyncio.create_task(collect_garbage(), name="collect garbage")
             _announce(config, screen, doors, listening.getsockname()[1])
             await _show_progress(gateway, screen, serving)
             await serving
-            freezing.cancel()
+            collecting.cancel()
         await stop.settled()
     return DONE
 
@@ -165,14 +163,6 @@ def _api(gateway: Gateway) -> ASGIApp:
         )
 
     return Late(make)
-
-
-async def _freeze_what_stays() -> None:
-    """Keep full collections from what the start and the first requests have loaded: each would walk through it."""
-    for pause in FREEZES_S:
-        await asyncio.sleep(pause)
-        gc.collect(1)
-        gc.freeze()
 
 
 async def _started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:

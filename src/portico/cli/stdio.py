@@ -4,9 +4,9 @@ Nothing but protocol goes to stdout. Imports are few on purpose: a client waits 
 """
 
 import asyncio
-import gc
 from collections.abc import Sequence
 
+from portico.cli.collector import collect_garbage, own_collector
 from portico.cli.ending import DONE, ended
 from portico.cli.exporting import exporting
 from portico.cli.running import stoppable, until_stopped
@@ -16,8 +16,6 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
     """Serve one client until it has gone or a signal comes."""
 
     def job() -> int:
-        # What is built while starting lives as long as the process: looking through it for garbage is time lost.
-        gc.disable()
         from portico.app import Gateway
         from portico.cli.opening import Setup, set_up
 
@@ -26,8 +24,7 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
             from portico.server import stdio
 
             async with Gateway(setup.config) as gateway, following(gateway, setup):
-                gc.freeze()
-                gc.enable()
+                collecting = asyncio.create_task(collect_garbage(), name="collect garbage")
                 try:
                     limits = setup.config.limits
                     served = stdio.serve(
@@ -39,6 +36,8 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
                     await until_stopped(served, gateway.drain)
                 except* (BrokenPipeError, ConnectionResetError):
                     pass  # the client has gone without a word
+                finally:
+                    collecting.cancel()
 
         setup = set_up(files, profile=profile, flags={"exposure": exposure}, passing=False)
         with exporting():
@@ -46,7 +45,7 @@ def command(files: Sequence[str] = (), profile: str | None = None, exposure: str
         return DONE
 
     def stopped_or_done() -> int:
-        with stoppable():
+        with stoppable(), own_collector():
             return job()
         return DONE
 

@@ -22,7 +22,6 @@ from portico.execution.sampling import Sampler
 from portico.execution.summary import HEADER_TOKENS, Facts, Way, cached, header, one_line, text_facts
 from portico.storage.result_files import TooLarge
 from portico.upstream.backend import Raw
-from portico.upstream.garbage import no_collection
 
 logger = logging.getLogger(__name__)
 
@@ -115,19 +114,17 @@ class Handles:
                 fits, size = await asyncio.to_thread(self._measured, result, tokens)
                 if not fits:
                     async with self._store.turn(caller, size):
-                        with no_collection():
-                            await let_go(result)
-                            result = await self._shortened(tool, result, caller, intent, tokens, by_tool)
+                        await let_go(result)
+                        result = await self._shortened(tool, result, caller, intent, tokens, by_tool)
             except (TypeError, ValueError, RecursionError) as error:  # it holds what JSON cannot say
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
         return _marked(result)
 
     def _measured(self, result: Raw, tokens: int) -> tuple[bool, int]:
         """Whether a result that is not light is within its budget after all; else whether it is heavy."""
-        with no_collection():
-            if self._fits(result, tokens):
-                return True, 0
-            return False, 0 if is_light(result, HEAVY, self._media_chars) else HEAVY
+        if self._fits(result, tokens):
+            return True, 0
+        return False, 0 if is_light(result, HEAVY, self._media_chars) else HEAVY
 
     def _fits(self, result: Raw, tokens: int) -> bool:
         """Whether a result that is not light is within its budget after all."""

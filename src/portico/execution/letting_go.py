@@ -23,9 +23,11 @@ async def let_go(result: Raw) -> None:
     Nothing is changed: others may hold the same value.
     """
     structured = result.get("structuredContent")
-    if not isinstance(structured, dict | list) or weight(structured, LARGE) < LARGE:
+    if not isinstance(structured, dict | list):
         return
     held = await asyncio.to_thread(_inside, structured)
+    if not held:
+        return
     going = asyncio.create_task(_slowly(held), name="let go of a large result")
     _going.add(going)
     going.add_done_callback(_going.discard)
@@ -37,7 +39,10 @@ async def _slowly(held: list[Any]) -> None:
 
 
 def _inside(value: Any) -> list[Any]:
+    """Return what a large value is made of; of one that is not large, nothing."""
     held: list[Any] = []
+    if weight(value, LARGE) < LARGE:
+        return held
     pending: list[Any] = [value]
     for one in pending:
         children = one.values() if isinstance(one, dict) else one

@@ -18,7 +18,6 @@ from portico.execution.sampling import Sampler
 from portico.execution.selecting import Selection, is_field, selected
 from portico.execution.shape import described, infer
 from portico.upstream.backend import Raw
-from portico.upstream.garbage import no_collection
 from portico.upstream.json_windows import decode_text
 
 Count = Callable[[str], int]
@@ -26,7 +25,6 @@ Count = Callable[[str], int]
 _FRAME_TOKENS = 110
 """Tokens of what is said around a part."""
 _CONTEXT_LINES = 2
-_LARGE = 1024**2
 _LONG_TEXT = 200
 _PIECE = 2**20
 """Bytes that are read from the disk at once."""
@@ -85,12 +83,11 @@ class Reader:
                 f"a path needs JSON, and this result is {'text' if stored.kind == 'text' else stored.mime}",
                 advice="Use grep to find lines, or read it page by page." if stored.kind == "text" else "",
             )
-        with no_collection() if stored.size > _LARGE else contextlib.nullcontext():
-            body = decode_text(self._store.files.read(stored.id))
-            with contextlib.closing(_selected(body, path, None if is_whole else member)) as selection:
-                if selection.value is not None:
-                    return self._at_path(stored, selection.value, path, grep, start, tokens)
-            return self._whole(stored, path, grep, start, tokens) if is_whole else self._nothing(body, path, tokens)
+        body = decode_text(self._store.files.read(stored.id))
+        with contextlib.closing(_selected(body, path, None if is_whole else member)) as selection:
+            if selection.value is not None:
+                return self._at_path(stored, selection.value, path, grep, start, tokens)
+        return self._whole(stored, path, grep, start, tokens) if is_whole else self._nothing(body, path, tokens)
 
     def _whole(self, stored: Stored, path: str, grep: str, start: int, tokens: int) -> str:
         if grep:

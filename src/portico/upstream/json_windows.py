@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NoReturn
 
 from portico.upstream import jsontext
-from portico.upstream.garbage import age, no_collection
 from portico.upstream.json_values import has_more_values
 
 LARGE = 128 * 1024
@@ -58,10 +57,7 @@ def read(body: bytes) -> Any:
         raise ValueError("it does not begin as JSON does")  # and need not be decoded to find out
     if has_more_values(body, MAX_VALUES):
         raise TooManyValues(f"it has more than {MAX_VALUES:,} JSON values")
-    with no_collection():
-        value = whole(windows(decode_text(body)))
-        age()
-        return value
+    return whole(windows(decode_text(body)))
 
 
 def windows(text: str) -> Iterator[Part]:

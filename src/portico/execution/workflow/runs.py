@@ -57,13 +57,18 @@ class Run:
     intent: str = ""
     busy: bool = False
     expires: float = 0.0
+    written: int = 0
+    """About how many characters its inputs and steps have."""
     size: int = 0
+
+    def weigh_written(self) -> int:
+        """Return about how many characters its inputs and steps have; takes long for large inputs."""
+        return weight([dict(self.inputs), *(dict(planned.step.given) for planned in self.plan)], TOTAL_BYTES)
 
     def measured(self) -> int:
         """About how many characters it holds."""
         parts = (one.size for some in self.elements.values() for one in some.values())
-        written = weight([dict(self.inputs), *(dict(planned.step.given) for planned in self.plan)], TOTAL_BYTES)
-        return written + sum(one.size for one in self.done.values()) + sum(parts)
+        return self.written + sum(one.size for one in self.done.values()) + sum(parts)
 
 
 class Runs:

@@ -89,6 +89,7 @@ class Workflows:
             # A thousand references take a while to be read.
             checked = await asyncio.to_thread(self._checked, run, request, snapshot)
             run.plan, run.inputs = checked.plan, {**run.inputs, **request.inputs}
+            run.written = await asyncio.to_thread(run.weigh_written)
             run.intent = request.intent or run.intent
             # Whoever goes on has seen what the last answer asked; what that would do must still be the same.
             run.approved |= run.shown

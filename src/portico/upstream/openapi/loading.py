@@ -9,7 +9,6 @@ from typing import Any
 from portico.errors import BackendUnavailable
 from portico.upstream import jsontext
 from portico.upstream.backend import Raw
-from portico.upstream.garbage import age, no_collection
 from portico.upstream.http_headers import safe_url
 from portico.upstream.openapi import swagger
 from portico.upstream.openapi.addresses import origin, server_url
@@ -51,10 +50,7 @@ class Api:
 
     def definitions(self) -> list[Raw]:
         """The tools."""
-        with no_collection():
-            tools = [tool for piece in self.packed for tool in jsontext.loads(zlib.decompress(piece))]
-        age()
-        return tools
+        return [tool for piece in self.packed for tool in jsontext.loads(zlib.decompress(piece))]
 
 
 def load(source: Source, given: Given, known: Api | None = None, limit: int = MAX_BYTES) -> Api:

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any, BinaryIO, cast
 
 from portico.errors import BackendUnavailable
-from portico.upstream.garbage import age, no_collection
 from portico.upstream.openapi.loading import MAX_CPU_S, Api, load
 from portico.upstream.openapi.plans import Plan
 from portico.upstream.openapi.reading import READ_S, Source
@@ -48,10 +47,8 @@ def load_in_process(source: Source, given: Given) -> Api:
     if isinstance(found, BackendUnavailable):
         raise found
     plans: dict[str, Plan] = {}
-    with no_collection():
-        while piece := pickle.load(answer):  # noqa: S301
-            plans |= cast("dict[str, Plan]", piece)
-    age()
+    while piece := pickle.load(answer):  # noqa: S301
+        plans |= cast("dict[str, Plan]", piece)
     return replace(cast(Api, found), plans=plans)
 
 

@@ -20,7 +20,6 @@ from portico.execution.sandbox.script import MAX_STORED, Ask, CallFailed, Fault,
 from portico.execution.sandbox.worker.process import BadFrame, WorkerLost, WorkerProcess
 from portico.execution.sandbox.worker.wire import MAX_FRAME
 from portico.upstream import jsontext
-from portico.upstream.garbage import no_collection
 
 logger = logging.getLogger(__name__)
 
@@ -256,8 +255,7 @@ async def _encoded(value: Any, within: bytes = b"%b") -> bytes:
 
 
 def _parts_encoded(value: Any, within: bytes) -> bytes:
-    with no_collection():
-        return within % "".join(lines(parts(value))).encode()
+    return within % "".join(lines(parts(value))).encode()
 
 
 async def _message(body: bytes) -> dict[str, Any]:
@@ -283,5 +281,4 @@ def _whole(body: bytes) -> Any:
                 raise ValueError("it is nested too deeply")
             yield part
 
-    with no_collection():
-        return whole(shallow())
+    return whole(shallow())
