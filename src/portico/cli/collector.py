@@ -20,7 +20,7 @@ LONGEST_S = 120.0
 SHARE = 0.001
 """Of the time, for collections: one that took long is followed by a longer break."""
 LARGE_BLOCKS = 200_000
-"""Allocations beyond those after the last collection that mean a large value is alive."""
+"""Allocations beyond the fewest since the last collection that mean a large value is alive."""
 _PROMOTIONS = 10
 """Collections of the middle generation that make a full one due, as in the interpreter."""
 _NEVER = 10**9
@@ -41,30 +41,30 @@ def own_collector() -> Generator[None]:
 
 async def collect_garbage() -> None:
     """Collect everything now and then; runs until it is cancelled."""
-    modules = 0
+    gc.freeze()
     gc.enable()
     while True:
-        began = time.perf_counter()
-        if len(sys.modules) != modules:
-            # Code stays as long as the process: no later collection needs to walk through it.
-            modules = len(sys.modules)
-            gc.collect(1)
-            gc.freeze()
-        else:
-            gc.collect()
-        took = time.perf_counter() - began
+        await _collect_until_modules_are_loaded()
+        # Code stays as long as the process: no full collection needs to walk through it.
+        gc.collect(1)
+        gc.freeze()
+
+
+async def _collect_until_modules_are_loaded() -> None:
+    modules = len(sys.modules)
+    least = sys.getallocatedblocks()
+    pause, waited = EVERY_S, 0.0
+    while len(sys.modules) == modules:
+        await asyncio.sleep(pause)
         blocks = sys.getallocatedblocks()
-        await asyncio.sleep(max(EVERY_S, took / SHARE))
-        await _wait_until_due(modules)
-        await _wait_until_small(blocks + LARGE_BLOCKS)
-
-
-async def _wait_until_due(modules: int) -> None:
-    while gc.get_count()[2] <= _PROMOTIONS and len(sys.modules) == modules:  # noqa: ASYNC110 - the collector has no event
-        await asyncio.sleep(EVERY_S)
-
-
-async def _wait_until_small(most: int) -> None:
-    until = time.monotonic() + LONGEST_S
-    while sys.getallocatedblocks() > most and time.monotonic() < until:  # noqa: ASYNC110 - nor has the allocator
-        await asyncio.sleep(POLL_S)
+        least = min(least, blocks)
+        if gc.get_count()[2] <= _PROMOTIONS:
+            pause, waited = EVERY_S, 0.0
+        elif blocks > least + LARGE_BLOCKS and waited < LONGEST_S:
+            pause = POLL_S
+            waited += POLL_S
+        else:
+            began = time.perf_counter()
+            gc.collect()
+            pause, waited = max(EVERY_S, (time.perf_counter() - began) / SHARE), 0.0
+            least = sys.getallocatedblocks()
