@@ -85,3 +85,9 @@ def test_text_that_is_nested_too_deeply_is_a_value_error():
 def test_half_a_surrogate_pair_beside_a_long_number_can_be_sent_on():
     read = jsontext.loads(b'{"text":"\\ud800","n":123456789012345678901234567890}')
     assert read == {"text": "\ufffd", "n": 123456789012345678901234567890}
+
+
+@given(st.text(st.sampled_from(["a", "\U0001f600", "\ud800", "\ud83d", "\ude00", "\udfff"])))
+def test_halves_of_pairs_are_replaced_and_halves_side_by_side_are_joined(text: str):
+    wanted = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert jsontext.whole(text) == wanted

@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn
 
 from portico.upstream import jsontext
 from portico.upstream.json_values import has_more_values
+from portico.upstream.text_pieces import join_text
 
 LARGE = 128 * 1024
 """Bytes from which a thread is worth its while."""
@@ -151,7 +152,10 @@ def decode_text(body: bytes) -> str:
     """UTF-8 as text, decoded piece by piece; raises UnicodeDecodeError."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     step = 4 * WINDOW
-    return "".join(decoder.decode(body[at : at + step], at + step >= len(body)) for at in range(0, len(body), step))
+    pieces: list[str] = []
+    for at in range(0, len(body), step):
+        pieces.append(decoder.decode(body[at : at + step], at + step >= len(body)))
+    return join_text(pieces)
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
@@ -180,7 +184,7 @@ def _string(text: str, at: int) -> tuple[str, int]:
         pieces.append(_whole(value, piece))
         at += min(end - 1, len(piece))
         if end - 1 <= len(piece):
-            return "".join(pieces), at
+            return join_text(pieces), at
         if not piece:
             break
     raise ValueError(f"a string does not end, at {at}")

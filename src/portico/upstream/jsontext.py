@@ -11,6 +11,8 @@ import orjson
 
 LONG = 19
 """Digits of the shortest integer that may pass 64 bits (a negative one)."""
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
 _DIGIT = re.compile(rb"[0-9]")
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG)
 
@@ -37,12 +39,16 @@ def dumps(value: Any) -> bytes:
 def whole(value: Any) -> Any:
     """The same with U+FFFD for half surrogate pairs, which cannot be sent on."""
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return _HALF.sub("\ufffd", _PAIR.sub(_join_pair, value))
     if isinstance(value, list):
         return [whole(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return {whole(key): whole(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
+
+
+def _join_pair(found: re.Match[str]) -> str:
+    return found[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _has_long_number(text: bytes) -> bool:

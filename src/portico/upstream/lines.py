@@ -112,8 +112,10 @@ def _failed(found: "re.Match[bytes]", reason: str) -> Raw:
 
 def salvaged(line: bytes) -> Raw | None:
     """The message in a line with text before it, bytes that are not UTF-8, or half of a surrogate pair."""
+    if len(line) > MAX_SALVAGED:
+        return None
     start = line.find(b'{"')
-    if start < 0 or len(line) > MAX_SALVAGED:
+    if start < 0:
         return None
     try:
         found = json.loads(line[start:].decode(errors="replace"))
