@@ -36,7 +36,7 @@ def parts(value: Any, key: str | None = None, *, ordered: bool = False) -> Itera
     opened: list[Iterator[tuple[str | None, Any]]] = [iter(((key, value),))]
     while opened:
         for name, child in opened[-1]:
-            if isinstance(child, _CONTAINERS) and weight(child, LINE) >= LINE:
+            if isinstance(child, _CONTAINERS) and child and weight(child, LINE) >= LINE:
                 yield "open", name, "[" if isinstance(child, list) else "{"
                 opened.append(_children(child, ordered))
                 break
@@ -130,6 +130,9 @@ def lines(stream: Iterable[Part]) -> Iterator[str]:
         if before is not None:
             yield f"{before},\n"
         before = " " * min(len(closing), MAX_INDENT)
+        if key is None and what == "item" and not isinstance(value, str):
+            before += encode(value)  # there may be a million of them
+            continue
         named = () if key is None else chain(_encoded(key, encode), (": ",))
         for piece in chain(named, (value,) if what == "open" else _encoded(value, encode)):
             if len(before) >= _LONG_TEXT:
