@@ -152,10 +152,9 @@ def decode_text(body: bytes) -> str:
     """UTF-8 as text, decoded piece by piece; raises UnicodeDecodeError."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     step = 4 * WINDOW
-    pieces: list[str] = []
-    for at in range(0, len(body), step):
-        pieces.append(decoder.decode(body[at : at + step], at + step >= len(body)))
-    return join_text(pieces)
+    starts = range(0, len(body), step)
+    last = len(body) - step
+    return join_text([decoder.decode(body[at : at + step], at >= last) for at in starts])
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
