@@ -70,7 +70,7 @@ def describe(
     budget = max(budget, FULL_TOKENS) if detail == "full" else budget
     named = names if isinstance(names, Named) else find_named(snapshot, names, states)
     tools, wrong = named.tools, named.wrong
-    bodies = {address: _shown(tool, detail, extra) for address, tool in _first(tools).items()}
+    bodies = {address: _shown(tool, detail, extra) for address, tool in choose_rendered(tools).items()}
     if cursor and tools:
         return _continued(bodies, cursor, snapshot.version, detail, budget), True
     notes = [*pack(wrong, budget // 2).texts]
@@ -88,7 +88,7 @@ def describe(
     return ("\n" if detail == "brief" else "\n\n").join([*fit.values(), *notes]), bool(tools)
 
 
-def _first(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def choose_rendered(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """The tools that are rendered: rendering what cannot fit takes time, too."""
     first: dict[str, Tool] = {}
     left = MAX_RENDERED
