@@ -76,9 +76,10 @@ def describe(
     notes = [*pack(wrong, budget // 2).texts]
     if len(notes) < len(wrong):
         notes.append(f"{len(wrong) - len(notes)} more names are unknown here.")
-    fit = _fitting(bodies, room(budget, *notes))
+    costs = {address: count(body) + 1 for address, body in bodies.items()}
+    fit = _fitting(bodies, costs, room(budget, *notes))
     if len(fit) < len(tools):
-        fit = _fitting(bodies, room(budget, *notes, _left_out(tools)))
+        fit = _fitting(bodies, costs, room(budget, *notes, _left_out(tools)))
         if not fit:
             first = next(iter(bodies))
             others = [_left_out(tools.keys() - {first})] if len(tools) > 1 else []
@@ -105,13 +106,12 @@ def _shown(tool: Tool, detail: Detail, extra: Extra | None) -> str:
     return {"brief": brief, "schema": schema}[detail](tool)
 
 
-def _fitting(bodies: Mapping[str, str], room: int) -> dict[str, str]:
+def _fitting(bodies: Mapping[str, str], costs: Mapping[str, int], room: int) -> dict[str, str]:
     fit: dict[str, str] = {}
     for address, body in bodies.items():
-        cost = count(body) + 1
-        if cost <= room:
+        if costs[address] <= room:
             fit[address] = body
-            room -= cost
+            room -= costs[address]
     return fit
 
 
