@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import AsyncGenerator
+from types import ModuleType
 
 import pytest
 
@@ -93,3 +95,19 @@ async def test_old_garbage_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatc
     gone = make_old_garbage()
     await wait_until_gone(gone)
     assert large
+
+
+@pytest.mark.usefixtures("collecting")
+async def test_old_garbage_waits_for_a_large_value_also_where_modules_are_loaded_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = [[number] for number in range(2 * LARGE_BLOCKS)]
+    monkeypatch.setitem(sys.modules, "loaded_for_a_large_value", ModuleType("loaded_for_a_large_value"))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    gone = make_old_garbage()
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert gone() is not None
+    large.clear()
+    await wait_until_gone(gone)

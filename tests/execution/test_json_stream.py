@@ -111,9 +111,28 @@ def test_a_sample_of_what_is_long_has_the_first_of_it_and_the_count():
     assert (len(found["by id"]), total(found["by id"])) == (KEPT, 700)
 
 
+def test_what_somebody_else_holds_is_left_whole_where_it_may_be_shared():
+    row = [[1], [2]]
+    wide = {str(number): [number] for number in range(10_000)}
+    values: list[Any] = [{"rows": [row], "alone": [[3]]}, wide]
+    dismantle(values, shared=False)
+    assert values == []
+    assert row == [[1], [2]]
+    assert len(wide) == 10_000
+
+
+def test_the_weight_of_very_many_is_that_of_each():
+    some: list[Any] = [[1, 2], {"name": "value", "other": [[], 3]}, "text", []]
+    each = weight(some, 2**40) - weight([], 2**40)
+    many = some * 20_000
+    assert weight(many, 2**40) == weight([], 2**40) + 20_000 * each
+    assert weight({f"k{number}": one for number, one in enumerate(many)}, 2**40) > 20_000 * each
+    assert weight(many, 200_000) >= 200_000
+
+
 def test_a_value_is_taken_apart_to_the_last():
     value = {"rows": issues(10_000), "deep": nested(2_000)}
     rows = value["rows"]
-    dismantle(value)
+    dismantle([value])
     assert value == {}
     assert rows == []

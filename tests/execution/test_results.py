@@ -1,6 +1,8 @@
 """Stored results: for their caller, for a while, and never more than there is room for."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -13,6 +15,10 @@ from portico.execution.results import ResultStore, Stored
 from portico.storage.result_files import ResultFiles, TooLarge
 
 ME, OTHER = Caller("mine", "client"), Caller("yours", "client")
+
+
+class Held:
+    """Something that is freed when nobody holds it."""
 
 
 class House:
@@ -32,6 +38,25 @@ class House:
             return self.store.find(caller, stored.id) is stored
         except UnknownName:
             return False
+
+
+async def test_what_failed_work_held_is_freed_without_the_garbage_collector(tmp_path: Path):
+    house, held = House(tmp_path), list["weakref.ref[Held]"]()
+
+    def fail() -> None:
+        mine = Held()
+        held.append(weakref.ref(mine))
+        raise ValueError("no")
+
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no"):
+            await house.store.in_thread(ME, fail)
+        async with asyncio.timeout(20):
+            while held[0]() is not None:  # noqa: ASYNC110 - its thread may still be on its way
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
 
 
 async def test_a_result_is_found_by_its_id_and_by_its_uri(tmp_path: Path):

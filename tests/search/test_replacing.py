@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.search import Document, Index, UnreadableIndex, fingerprint
+from portico.search.lexical import reading
 from tests.search.catalog import CATALOG, document
 
 _WORDS = (
@@ -102,6 +103,12 @@ def test_a_group_is_replaced_or_removed_without_touching_the_others():
     assert smaller.holds("mail", {"mail.receive": document("mail.receive", "Receive an e-mail.").hash})
     assert not smaller.holds("mail", {})
     assert smaller.holds("redis", {})
+
+
+def test_documents_read_one_by_one_give_the_index_of_documents_read_together(monkeypatch: pytest.MonkeyPatch):
+    together = Index.build(CATALOG).dump()
+    monkeypatch.setattr(reading, "_BATCH_TERMS", 1)
+    assert Index.build(CATALOG).dump() == together
 
 
 def test_rarity_counts_all_groups_after_a_change():

@@ -72,6 +72,19 @@ async def test_a_cut_stream_is_resumed_where_it_ended():
     assert resumed == ["e2", "e3"]
 
 
+async def test_a_log_message_with_too_many_values_is_dropped_from_a_stream():
+    async def call(request: Request, frame: Raw) -> Response:
+        many = {"level": "error", "data": [[]] * 30_000}
+        log = event({"jsonrpc": "2.0", "method": "notifications/message", "params": many})
+        return stream(log, answered(frame))
+
+    caller = Caller()
+    async with conversation(RawServer(tools_call=call)) as (connection, _):
+        options = Ask(timeout=PATIENCE_S, relay=caller)
+        assert await connection.request("tools/call", {"name": "x"}, options) == RESULT
+    assert not caller.told
+
+
 async def test_a_stream_that_cannot_be_resumed_is_given_up():
     async def cut(request: Request, frame: Raw) -> Response:
         return stream(b"retry: 1\n", event("", "e1"))

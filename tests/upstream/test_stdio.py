@@ -545,6 +545,50 @@ async def test_a_question_during_a_call_reaches_its_caller():
     assert result == {"said": {"action": "accept"}}
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        'b\'{"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"x": [%s]}}\' % many',
+        'b\'{"method": "elicitation/create", "params": {"x": [%s]}, "jsonrpc": "2.0", "id": "q"}\' % many',
+    ],
+    ids=["id first", "id last"],
+)
+async def test_a_question_with_too_many_values_is_refused_and_not_asked(question: str):
+    body = f"""
+shake()
+many = b"[]," * 30_000 + b"[]"
+for id, method, params in requests():
+    line({question})
+    while (answer := read()).get("id") != "q":
+        pass
+    send(id=id, result={{"said": answer["error"]["message"]}})
+"""
+    caller = Caller({"elicitation/create": {"action": "accept"}})
+    async with conversation(scripted(body)) as (connection, _):
+        async with asyncio.timeout(PATIENCE_S):
+            result = await connection.request("tools/call", {"name": "ask"}, Ask(relay=caller))
+    assert "more than 25,000 JSON values" in result["said"]
+    assert caller.asked.empty()
+
+
+async def test_a_log_message_with_too_many_values_is_dropped_and_an_answer_with_as_many_arrives():
+    body = """
+shake()
+many = [[]] * 30_000
+for id, method, params in requests():
+    send(method="notifications/message", params={"level": "error", "data": many})
+    send(id=id, result={"many": many})
+"""
+    backend = scripted(body)
+    caller = Caller()
+    async with conversation(backend) as (connection, _):
+        async with asyncio.timeout(PATIENCE_S):
+            result = await connection.request("tools/call", {"name": "x"}, Ask(relay=caller))
+        assert len(result["many"]) == 30_000
+        assert not caller.told
+        assert backend.diagnostics()["noise"] == 1
+
+
 async def test_a_question_while_two_clients_wait_reaches_neither():
     callers: list[Any] = [Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("a", "b")]
     async with conversation(scripted(ASKS_DURING_CALLS)) as (connection, _):

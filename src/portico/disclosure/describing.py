@@ -70,15 +70,16 @@ def describe(
     budget = max(budget, FULL_TOKENS) if detail == "full" else budget
     named = names if isinstance(names, Named) else find_named(snapshot, names, states)
     tools, wrong = named.tools, named.wrong
-    bodies = {address: _shown(tool, detail, extra) for address, tool in _first(tools).items()}
+    bodies = {address: _shown(tool, detail, extra) for address, tool in choose_rendered(tools).items()}
     if cursor and tools:
         return _continued(bodies, cursor, snapshot.version, detail, budget), True
     notes = [*pack(wrong, budget // 2).texts]
     if len(notes) < len(wrong):
         notes.append(f"{len(wrong) - len(notes)} more names are unknown here.")
-    fit = _fitting(bodies, room(budget, *notes))
+    costs = {address: count(body) + 1 for address, body in bodies.items()}
+    fit = _fitting(bodies, costs, room(budget, *notes))
     if len(fit) < len(tools):
-        fit = _fitting(bodies, room(budget, *notes, _left_out(tools)))
+        fit = _fitting(bodies, costs, room(budget, *notes, _left_out(tools)))
         if not fit:
             first = next(iter(bodies))
             others = [_left_out(tools.keys() - {first})] if len(tools) > 1 else []
@@ -88,7 +89,7 @@ def describe(
     return ("\n" if detail == "brief" else "\n\n").join([*fit.values(), *notes]), bool(tools)
 
 
-def _first(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def choose_rendered(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """The tools that are rendered: rendering what cannot fit takes time, too."""
     first: dict[str, Tool] = {}
     left = MAX_RENDERED
@@ -105,13 +106,12 @@ def _shown(tool: Tool, detail: Detail, extra: Extra | None) -> str:
     return {"brief": brief, "schema": schema}[detail](tool)
 
 
-def _fitting(bodies: Mapping[str, str], room: int) -> dict[str, str]:
+def _fitting(bodies: Mapping[str, str], costs: Mapping[str, int], room: int) -> dict[str, str]:
     fit: dict[str, str] = {}
     for address, body in bodies.items():
-        cost = count(body) + 1
-        if cost <= room:
+        if costs[address] <= room:
             fit[address] = body
-            room -= cost
+            room -= costs[address]
     return fit
 
 

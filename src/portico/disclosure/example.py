@@ -1,6 +1,7 @@
 """Plausible calls of a tool, made from its schema alone. Pure."""
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from portico.catalog.schema import ABSENT, Outline, Param, input_outline, json_type, outline
@@ -16,12 +17,19 @@ _SAMPLES = {
 _MORE_SAMPLES = ("example", "Example", "EXAMPLE", "ABC-123", "1", "12", "123", "12345", "a1b2c3", "us-east-1", "a/b")
 _PATTERNS, _MATCHED_CHARS, _PATTERN_BYTES = 16, 1_000, 4 * 1024
 """How many patterns of a schema are tried, with texts of how many characters, and how large one may be compiled."""
+_KEPT = 16
+"""Tools whose example is remembered: one answer may need it three times."""
 _WRITTEN, _OPTIONS = 2, 3
 """How many of an author's own examples are shown, and with how many options ours."""
 
 
 def example(tool: Tool) -> dict[str, Any]:
     """A plausible minimal arguments object: what is required, from defaults, enums and examples where there are any."""
+    return dict(_least(tool))
+
+
+@lru_cache(maxsize=_KEPT)
+def _least(tool: Tool) -> dict[str, Any]:
     tree = input_outline(tool)
     value = _Sampler(tree).value(tree.root)
     return value if isinstance(value, dict) else {}

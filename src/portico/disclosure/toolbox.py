@@ -1,5 +1,6 @@
 """Tools as clients list and call them: the meta-tools, or every upstream tool under its flat name."""
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,9 @@ from portico.execution.looking import shape_of_call
 from portico.execution.marks import unjudged
 from portico.execution.means import Means
 from portico.upstream.backend import Raw
+
+_LARGE_DEFINITIONS = 8 * 1024
+"""Bytes of definitions that take longer to describe than the event loop may stand still."""
 
 
 class Toolbox:
@@ -214,15 +218,33 @@ class Toolbox:
         snapshot, shelves = sight.snapshot, sight.shelves
         if name == metatools.DESCRIBE:
             named = await snapshot.look_through(describing.find_named, snapshot, arguments.pop("names"), states)
-            body, found = describing.describe(
-                snapshot, budget, named, **arguments, extra=lambda tool: extras(sight, tool)
-            )
+            body, found = await self._describe(snapshot, named, arguments)
             return answer.text(body) if found else {**answer.text(body), "isError": True}
         if arguments.get("server") or arguments.get("category"):
             browse = partial(discovery.browse, shelves, states, budget, **arguments)
             return answer.text(await snapshot.look_through(browse))
         overview = partial(discovery.overview, shelves, states, budget, arguments.get("cursor"))
         return answer.text(await snapshot.look_through(overview))
+
+    async def _describe(self, snapshot: Snapshot, named: describing.Named, arguments: Raw) -> tuple[str, bool]:
+        """The text and whether a tool was found; large definitions are rendered in a thread."""
+        sight = self._sight
+        rendered = describing.choose_rendered(named.tools)
+        known: dict[str, Mapping[str, Any]] = {}
+        if arguments.get("detail") == "full":
+            # Here and not in the thread: what is known of a tool's use changes on the event loop.
+            known = {address: extras(sight, tool) for address, tool in rendered.items()}
+        describe = partial(
+            describing.describe,
+            snapshot,
+            sight.face.discovery_budget,
+            named,
+            **arguments,
+            extra=lambda tool: known[tool.address],
+        )
+        if sum(len(tool.blob) for tool in rendered.values()) < _LARGE_DEFINITIONS:
+            return describe()
+        return await asyncio.to_thread(describe)
 
     async def _call_by_name(self, arguments: Raw, origin: Origin) -> Raw:
         name, given, snapshot = arguments["name"], arguments.get("arguments") or {}, self._sight.snapshot

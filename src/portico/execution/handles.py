@@ -113,8 +113,7 @@ class Handles:
             try:
                 fits, size = await asyncio.to_thread(self._measured, result, tokens)
                 if not fits:
-                    async with self._store.turn(caller, size):
-                        await let_go(result)
+                    async with self._store.turn(caller, size), let_go(result):
                         result = await self._shortened(tool, result, caller, intent, tokens, by_tool)
             except (TypeError, ValueError, RecursionError) as error:  # it holds what JSON cannot say
                 logger.warning("a result of %s passes unmeasured: %s", tool.address, error)

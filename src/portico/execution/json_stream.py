@@ -5,6 +5,7 @@ lock, so that a thread which did ten megabytes at once would stop the event loop
 recurses, however deep a value is.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, cast
@@ -22,6 +23,8 @@ MAX_INDENT = 12
 _CONTAINERS = (dict, list)
 """A union would be made anew at every look."""
 _FREED = 4_096
+_OWN_REFERENCES = 3
+"""Of a value that is taken apart: the list, the name and the argument of `getrefcount`."""
 _COUNTED = 16_384
 """Keys that are sorted at once."""
 _LONG_TEXT = 64 * 1024
@@ -65,18 +68,22 @@ def decoded(text: str) -> Iterator[Part]:
             yield part
 
 
-def dismantle(value: Any) -> None:
-    """Take a large value of one's own apart, so that it is freed bit by bit and not in one long breath."""
-    pending: list[Any] = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            while one:
-                pending.append(one.popitem()[1])
-        elif isinstance(one, list):
-            while one:
-                pending += one[-_FREED:]
-                del one[-_FREED:]
+def dismantle(values: list[Any], *, shared: bool = True) -> None:
+    """Take the values in a list apart, so that they are freed bit by bit and not in one long breath.
+
+    Without `shared`, what somebody else holds is left as it is.
+    """
+    while values:
+        one = values[-1]
+        if not shared and sys.getrefcount(one) > _OWN_REFERENCES:
+            values.pop()
+        elif isinstance(one, dict) and one:
+            values += [one.popitem()[1] for _ in range(min(len(one), _FREED))]
+        elif isinstance(one, list) and one:
+            values += one[-_FREED:]
+            del one[-_FREED:]
+        else:
+            values.pop()
 
 
 def compact(stream: Iterable[Part], encode: Callable[[Any], str]) -> Iterator[str]:

@@ -45,8 +45,9 @@ async def shape_of_call(
     result = await calls.call(tool, arguments, origin)
     if result.get("isError") or result.get("resultType", "complete") != "complete":
         return result
-    await let_go(result)
-    told: Raw = {"content": [block(await asyncio.to_thread(described_result, tool.address, result, count))]}
+    async with let_go(result):
+        text = await asyncio.to_thread(described_result, tool.address, result, count)
+    told: Raw = {"content": [block(text)]}
     return marked(told, marks) if (marks := marks_of(result)) else told
 
 

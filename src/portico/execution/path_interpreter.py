@@ -36,6 +36,8 @@ _OBJECT, _FIELD, _LIST = 20, 4, 7
 _CONTAINERS = (list, dict)
 _LOOKS = 256
 """Steps between two looks at the clock."""
+_PIECES = 64
+"""Pieces of JSON that are joined and paid for at once; most have a few characters, and none more than a window."""
 _ADVICE = "Select fewer items first: items[0:100].…"
 
 
@@ -143,11 +145,13 @@ class BoundedFunctions(Functions):
     def _func_to_string(self, arg: Any) -> str:
         if isinstance(arg, str):
             return arg
-        pieces = self._allowance.new_list()
-        for piece in compact(parts(arg), _to_json):
-            self._allowance.spend(len(piece))
-            pieces.append(piece)
-        return "".join(pieces)
+        texts: list[str] = []
+        pieces = compact(parts(arg), _to_json)
+        while some := list(islice(pieces, _PIECES)):
+            text = "".join(some)
+            self._allowance.spend(len(text))
+            texts.append(text)
+        return "".join(texts)
 
     @signature({"types": []})
     def _func_to_number(self, arg: Any) -> Any:

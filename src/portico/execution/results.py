@@ -119,7 +119,10 @@ class ResultStore:
         """Run a function in a thread, for a caller that may have a place; cancelled, it goes on to its end."""
         work = asyncio.create_task(asyncio.to_thread(function, *args), name="work on a result")
         self._watch(caller, work)
-        return await asyncio.shield(work)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            del work  # its error holds this frame: together they would wait for the garbage collector
 
     def _watch(self, caller: Caller, work: asyncio.Task[Any]) -> None:
         key = owner_of(caller)

@@ -78,8 +78,13 @@ def evaluate(path: str, value: Any, most: int) -> Any:
     """What a JMESPath expression makes of a value, by steps that make so much at most; raises InvalidArguments."""
     from portico.execution.path_interpreter import BoundedInterpreter, PathBudget
 
+    allowance = PathBudget(most, PATH_S)
     with _explained(path):
-        return BoundedInterpreter(PathBudget(most, PATH_S)).visit(parse(path), value)
+        try:
+            return BoundedInterpreter(allowance).visit(parse(path), value)
+        except BaseException:
+            allowance.release()
+            raise
 
 
 def parse(path: str) -> Node:

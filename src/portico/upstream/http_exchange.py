@@ -245,7 +245,10 @@ class Exchange:
         raise cut
 
     async def decoded(self, body: bytes) -> list[Raw]:
-        """The messages in a body or event: one, or a batch of the 2025-03-26 kind."""
+        """The messages in a body or event: one, or a batch of the 2025-03-26 kind; none where it is dropped."""
+        if len(body) > lines.MAX_UNASKED_VALUES and await asyncio.to_thread(lines.is_excessive, body):
+            refused = lines.refuse_excessive(body)
+            return [refused] if refused is not None else []
         try:
             message: Any = await json_windows.loads(body)
         except (ValueError, RecursionError) as error:

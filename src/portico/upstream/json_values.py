@@ -5,7 +5,7 @@ empty lists more than a second. What is counted is what separates values (commas
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ _CONTAINERS = (dict, list)
 """A union would be made again at every look."""
 _LONG_NUMBER = 10**18
 _COUNTED = 16_384
-"""Keys that are looked at at once."""
+"""Keys, or children, that are looked at at once."""
 
 
 def has_more_values(body: bytes, most: int) -> bool:
@@ -61,7 +61,7 @@ def weight(value: Any, stop: int) -> int:
     pending: list[Any] = [value]
     while pending and total < stop:
         one = pending.pop()
-        children: Iterable[Any] = ()
+        children: Collection[Any] = ()
         # Before they are looked at: a million children must not be walked to learn that they are many.
         if isinstance(one, dict):
             total += 2 + 4 * len(one)
@@ -73,6 +73,9 @@ def weight(value: Any, stop: int) -> int:
         elif isinstance(one, list):
             total += 2 + 2 * len(one)
             children = one if total < stop else ()
+        if len(children) > _COUNTED:
+            total += _weigh_many(children, stop - total)
+            continue
         for child in children:
             if isinstance(child, str):
                 total += len(child) + 3
@@ -85,4 +88,17 @@ def weight(value: Any, stop: int) -> int:
                 total += child.bit_length() // 3
             else:
                 total += 3
+    return total
+
+
+def _weigh_many(children: Collection[Any], stop: int) -> int:
+    """The weight of a container's children, in portions.
+
+    Of millions at once, `weight` would make a list that one collection of garbage takes long to walk through.
+    """
+    total = 0
+    rest = iter(children)
+    while total < stop and (some := list(islice(rest, _COUNTED))):
+        around = 7 + 2 * len(some)  # what `weight` adds for the list they are in here
+        total += weight(some, stop - total + around) - around
     return total

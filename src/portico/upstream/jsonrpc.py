@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from portico.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, BackendTimeout, PorticoError, RemoteError
+from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, BackendTimeout, PorticoError, RemoteError
 from portico.upstream.backend import Ask, CallOver, Raw, Relay
 
 MAX_SERVER_REQUESTS = 64
 """Requests of the other side handled at one time; more are refused."""
 QUESTIONS = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of the client whose call it works on."""
+UNREADABLE = "portico/unreadable"
+"""Method of what stands in for a request that was not decoded; refused with its `reason`."""
 MAX_ID_CHARS = 256
 """What a server may have us remember and repeat of its own requests."""
 
@@ -100,6 +102,8 @@ async def answer_upstream(
     """
     if method == "ping":
         return result(request_id, {})
+    if method == UNREADABLE:
+        return refusal(request_id, INVALID_PARAMS, f"the request cannot be read: {params.get('reason')}")
     if method in QUESTIONS and relay is not None:
         try:
             return result(request_id, await relay.request(method, params))

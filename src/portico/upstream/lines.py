@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from portico.errors import INTERNAL_ERROR
-from portico.upstream import jsontext
+from portico.upstream import jsonrpc, jsontext
 from portico.upstream.backend import Raw
+from portico.upstream.json_values import has_more_values
 from portico.upstream.json_windows import TooManyValues
 
 _PIECE = 1 << 18
@@ -19,6 +20,8 @@ BUFFERED = 1 << 20
 """Bytes of a stream that wait to be read; a server that says more meanwhile waits."""
 MAX_SALVAGED = 2**20
 """Bytes of a broken line that is read again: that is done in one step."""
+MAX_UNASKED_VALUES = 25_000
+"""JSON values of a notification or request of a server; one with more is not decoded."""
 _JOINED = 2**20
 """Bytes from which pieces are joined in a thread."""
 _EDGE = 200
@@ -28,6 +31,12 @@ _FIRST = re.compile(
 )
 _NO_ANSWER = re.compile(rb'\s*(?:[^\s{\[]|\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:)')
 _LAST = re.compile(rb',\s*"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_ID = rb'("[ !#-\[\]-~]{1,%d}"|[0-9]{1,18})' % jsonrpc.MAX_ID_CHARS
+_UNASKED = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*%s\s*,\s*)?'
+    rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:' % _ID
+)
+_LAST_ID = re.compile(rb',\s*"id"\s*:\s*%s\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$' % _ID)
 _CONTROL = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b|[\x00-\x08\x0b-\x1f\x7f]")
 
 _WORDS = re.compile(r"[^\W\d_]{3}")
@@ -90,6 +99,8 @@ class Lines:
 
 def message(line: bytes, loads: Callable[[bytes], Any] = jsontext.loads) -> tuple[object, bool]:
     """What a line says, and whether it says only that; None if it is no JSON at all."""
+    if is_excessive(line):
+        return refuse_excessive(line), False
     try:
         return loads(line), True
     except TooManyValues as error:
@@ -98,6 +109,28 @@ def message(line: bytes, loads: Callable[[bytes], Any] = jsontext.loads) -> tupl
         if not line.endswith(b"\n"):
             return salvaged(line), False  # cut off by the server's end, which says more than that it cannot be read
         return salvaged(line) or _unreadable_answer(line, "the server's answer cannot be read as JSON"), False
+
+
+def is_excessive(line: bytes) -> bool:
+    """Whether a line is a notification or request of a server with too many values.
+
+    A large line belongs in a thread: all of it is counted.
+    """
+    if len(line) <= MAX_UNASKED_VALUES or _UNASKED.match(line) is None:
+        return False
+    return has_more_values(line, MAX_UNASKED_VALUES)
+
+
+def refuse_excessive(line: bytes) -> Raw | None:
+    """Make what stands in for a request with too many values; None for a notification."""
+    first = _UNASKED.match(line)
+    last = _LAST_ID.search(line[-_EDGE - jsonrpc.MAX_ID_CHARS :])
+    found = (first and first[1]) or (last and last[1])
+    if not found:
+        return None
+    reason = f"it has more than {MAX_UNASKED_VALUES:,} JSON values"
+    request = jsonrpc.frame(jsonrpc.UNREADABLE, {"reason": reason})
+    return {**request, "id": json.loads(found)}
 
 
 def _unreadable_answer(line: bytes, reason: str) -> Raw | None:

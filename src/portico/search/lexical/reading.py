@@ -4,8 +4,9 @@ Works on whole batches: words become term numbers in one pass, everything after 
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ Numbers = NDArray[np.int64]
 
 _BATCH = 2_048
 """Documents read at once: bounds the working memory of a large build."""
+_BATCH_TERMS = 100_000
+"""Terms that end a batch: arithmetic on millions holds the interpreter's lock for 100 ms."""
 
 _REPEATED = 256
 _NUMBER = array("q").itemsize
@@ -32,10 +35,15 @@ _BITS = np.array([1 << at for at in range(len(FIELDS))], dtype=np.uint16)
 def read(documents: Sequence[Document], slots: Sequence[int], vocabulary: dict[str, int]) -> Entries:
     """The postings of `documents`, each in its slot. New terms are entered into `vocabulary`."""
     lexicon = _Lexicon(vocabulary)
-    batches = [
-        _read_batch(documents[at : at + _BATCH], np.asarray(slots[at : at + _BATCH], dtype=np.uint32), lexicon)
-        for at in range(0, max(1, len(documents)), _BATCH)
-    ]
+    pending = iter(documents)
+    batches: list[Rows] = []
+    at = 0
+    while not batches or at < len(documents):
+        tokens, counts = lexicon.number(pending)
+        end = at + len(counts) // len(FIELDS)
+        into = np.asarray(slots[at:end], dtype=np.uint32)
+        batches.append(_read_batch(tokens, counts, into, vocabulary))
+        at = end
     rows = [np.concatenate(column) for column in zip(*batches, strict=True)]
     order = np.lexsort((rows[1], rows[0]))
     terms, at, strengths, fields = (row[order] for row in rows)
@@ -45,9 +53,7 @@ def read(documents: Sequence[Document], slots: Sequence[int], vocabulary: dict[s
 Rows = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint16], NDArray[np.uint16]]
 
 
-def _read_batch(documents: Sequence[Document], slots: NDArray[np.uint32], lexicon: "_Lexicon") -> Rows:
-    tokens, counts = lexicon.number(documents)
-    vocabulary = lexicon.vocabulary
+def _read_batch(tokens: Numbers, counts: Numbers, slots: NDArray[np.uint32], vocabulary: dict[str, int]) -> Rows:
     cells = np.repeat(np.arange(len(counts)), counts)
     worth = _worth(tokens, cells, len(counts), vocabulary)
     positions, fields = np.divmod(cells, len(FIELDS))
@@ -74,6 +80,8 @@ class _Lexicon(dict[str, bytes]):
     def __init__(self, vocabulary: dict[str, int]) -> None:
         super().__init__()
         self.vocabulary = vocabulary
+        # A server's tools share their introduction, tags and most parameters.
+        self._number_text = lru_cache(maxsize=_REPEATED)(self._join_numbers)
 
     def __missing__(self, word: str) -> bytes:
         numbers, vocabulary = array("q"), self.vocabulary
@@ -83,13 +91,21 @@ class _Lexicon(dict[str, bytes]):
         self[word] = found = numbers.tobytes()
         return found
 
-    def number(self, documents: Sequence[Document]) -> tuple[Numbers, Numbers]:
-        """All terms of the documents by number, and how many of them stand in each field of each document."""
-        # A server's tools share their introduction, tags and most parameters.
-        joined = lru_cache(maxsize=_REPEATED)(lambda text: b"".join(map(self.__getitem__, words(text))))
-        tokens = [joined(text) for document in documents for text in texts(document)]
+    def number(self, documents: Iterator[Document]) -> tuple[Numbers, Numbers]:
+        """Number the terms of the next batch of documents, and count those of each field."""
+        tokens: list[bytes] = []
+        size = 0
+        for document in islice(documents, _BATCH):
+            fields = [self._number_text(text) for text in texts(document)]
+            tokens += fields
+            size += sum(map(len, fields))
+            if size >= _BATCH_TERMS * _NUMBER:
+                break
         counts = np.fromiter(map(len, tokens), dtype=np.int64, count=len(tokens)) // _NUMBER
         return np.frombuffer(b"".join(tokens), dtype=np.int64), counts
+
+    def _join_numbers(self, text: str) -> bytes:
+        return b"".join(map(self.__getitem__, words(text)))
 
 
 def _worth(tokens: Numbers, cells: Numbers, size: int, vocabulary: dict[str, int]) -> NDArray[np.float64]:
