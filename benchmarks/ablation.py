@@ -20,8 +20,15 @@ from benchmarks.contestants import DEPTH, Contestant, index_of, portico
 from benchmarks.metrics import MEASURES, Marks, marks
 from benchmarks.table import Cell, Table
 from benchmarks.tool_sets import Question, ToolSet
-from portico.search import Document, Encoder, Lift, Vector
-from portico.search.habits import Followed, Habits, Hashes, Worn, hashed, query_terms
+from portico.search import Boost, Encoder, SearchDocument, Vector
+from portico.search.usage_patterns import (
+    DecayedWeight,
+    SearchFollowUp,
+    TermHashes,
+    UsagePatterns,
+    extract_query_terms,
+    hash_terms,
+)
 
 _DAY_S = 86_400.0
 
@@ -33,7 +40,7 @@ class Variant:
     label: str
     constants: Mapping[str, object] = field(default_factory=dict[str, object])
     """What to put in place of which constant: `module.NAME`, below `portico.search`."""
-    document: Callable[[Document], Document] = lambda document: document
+    document: Callable[[SearchDocument], SearchDocument] = lambda document: document
     """What is left of a document."""
     dense: bool = True
 
@@ -64,7 +71,7 @@ class Remembering(Encoder):
 
     def query(self, text: str) -> Vector:
         if text not in self._known:
-            self._known[text] = super().query(text)
+            self._known[text] = super().encode_query(text)
         return self._known[text]
 
 
@@ -90,27 +97,27 @@ def marked(contestant: Contestant, questions: Sequence[Question]) -> Marks:
     return np.array([marks(contestant.search(it.text, DEPTH).ranked, it.groups) for it in questions])
 
 
-def lifts_after(used: Sequence[Question], encoder: Encoder) -> Callable[[str], Mapping[str, Lift]]:
+def lifts_after(used: Sequence[Question], encoder: Encoder) -> Callable[[str], Mapping[str, Boost]]:
     """What search has learnt when each of these questions was asked once, and a tool called for each of its needs."""
     calls = [(question, sorted(map(min, question.groups))) for question in used]
     followed = tuple(
-        Followed(_terms(question.text), tool, Worn(1.0, 0.0), encoder.query(question.text))
+        SearchFollowUp(_terms(question.text), tool, DecayedWeight(1.0, 0.0), encoder.encode_query(question.text))
         for question, tools in calls
         for tool in tools
     )
     often = Counter(tool for _, tools in calls for tool in tools)
     pairs = Counter(pair for _, tools in calls for pair in combinations(dict.fromkeys(tools), 2))
-    habits = Habits(
+    habits = UsagePatterns(
         half_life_s=30 * _DAY_S,
-        followed=followed,
-        used={tool: Worn(float(times), 0.0) for tool, times in often.items()},
-        together={pair: Worn(float(times), 0.0) for pair, times in pairs.items()},
+        follow_ups=followed,
+        call_weights={tool: DecayedWeight(float(times), 0.0) for tool, times in often.items()},
+        pair_weights={pair: DecayedWeight(float(times), 0.0) for pair, times in pairs.items()},
     )
-    return lambda query: habits.lifts(_terms(query), encoder.query(query), (), 0.0)
+    return lambda query: habits.compute_boosts(_terms(query), encoder.encode_query(query), (), 0.0)
 
 
-def _terms(query: str) -> Hashes:
-    return hashed(query_terms(query), b"benchmark")
+def _terms(query: str) -> TermHashes:
+    return hash_terms(extract_query_terms(query), b"benchmark")
 
 
 def table(of_sets: Mapping[str, Mapping[str, Marks]], apart: Collection[str] = ()) -> Table:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.table import installed
 from benchmarks.tool_sets import ToolSet
-from portico.search import Document, Encoder, Hit, Index, Lift, Ranking, Vector
+from portico.search import Boost, Encoder, Hit, Index, Ranking, SearchDocument, Vector
 
 OURS = "portico"
 DEPTH = 50
@@ -34,18 +34,18 @@ class Contestant:
     """How many are asked for while the clock runs."""
 
 
-def index_of(documents: Sequence[Document], encoder: Encoder | None, vectors: Mapping[str, Vector]) -> Index:
+def index_of(documents: Sequence[SearchDocument], encoder: Encoder | None, vectors: Mapping[str, Vector]) -> Index:
     """Portico's index of these tools; without an encoder, of their words alone."""
     index = Index.build(documents, encoder=encoder)
     return index.with_vectors(vectors) if encoder is not None else index
 
 
-def portico(index: Index, lifts: Callable[[str], Mapping[str, Lift]] | None = None) -> Contestant:
+def portico(index: Index, lifts: Callable[[str], Mapping[str, Boost]] | None = None) -> Contestant:
     """Portico's search; `lifts` is what use has taught about a query."""
 
     def search(query: str, limit: int) -> Answer:
-        ranking = index.search(query, limit, lifts=lifts(query) if lifts else None)
-        return Answer(ranked_ids(ranking)[:limit], ranking.weak)
+        ranking = index.search(query, limit, boosts=lifts(query) if lifts else None)
+        return Answer(ranked_ids(ranking)[:limit], ranking.is_weak)
 
     return Contestant(OURS, search)
 
@@ -57,7 +57,7 @@ def ranked_ids(ranking: Ranking) -> list[str]:
     hit among the first ten, and right after them come the tools that the page mentions without showing.
     """
     shown, rest = ranking.hits[:PAGE], ranking.hits[PAGE:]
-    mentioned = (twin for hit in shown for twin in hit.twins)
+    mentioned = (twin for hit in shown for twin in hit.duplicates)
     later = (id_ for hit in rest for id_ in _with_twins(hit))
     return list(dict.fromkeys((*(hit.id for hit in shown), *mentioned, *later)))
 
@@ -100,4 +100,4 @@ def fastmcp(tools: ToolSet) -> Contestant:
 
 
 def _with_twins(hit: Hit) -> tuple[str, ...]:
-    return hit.id, *hit.twins
+    return hit.id, *hit.duplicates

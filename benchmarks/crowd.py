@@ -15,9 +15,9 @@ from typing import Any, cast
 from benchmarks import processes
 from benchmarks.hops import READY_S, Contestant, WrongAnswer, contest, until_ready
 from benchmarks.rounds import turns
-from portico.upstream.backend import Ask, Connection, Era
-from portico.upstream.http import HttpBackend
-from portico.upstream.stdio import StdioBackend
+from portico.upstream.backend import Connection, Era, RequestOptions
+from portico.upstream.transports.http import HttpBackend
+from portico.upstream.transports.stdio import StdioBackend
 
 WORKERS = 16
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 4
@@ -34,7 +34,7 @@ class Seat:
     async def call(self) -> None:
         text = f"{next(self._numbers)} {_TEXT}"
         params = {"name": self.contestant.tool, "arguments": self.contestant.arguments(text)}
-        result = await self.connection.request("tools/call", params, Ask(timeout=READY_S))
+        result = await self.connection.request("tools/call", params, RequestOptions(timeout=READY_S))
         if result.get("isError") or result["content"][0]["text"] != text:
             raise WrongAnswer(f"{self.contestant.name} answered {str(result)[:300]!r}")
 
@@ -80,9 +80,9 @@ async def measure(
 class _Deaf:
     """Hears nothing that belongs to no call."""
 
-    def notified(self, method: str, params: dict[str, Any]) -> None: ...
+    def on_notification(self, method: str, params: dict[str, Any]) -> None: ...
 
-    def lost(self, reason: str) -> None: ...
+    def on_lost(self, reason: str) -> None: ...
 
 
 @contextlib.asynccontextmanager

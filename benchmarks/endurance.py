@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.config.backend import CacheConfig
 from portico.testing import connect
@@ -90,9 +90,9 @@ async def endure(call: Callable[[int], Awaitable[object]], calls: int, parts: in
     return Held(part * parts, spent, *ends, *grown)
 
 
-async def together(gateway: Gateway, count: int) -> int:
+async def together(gateway: GatewayRuntime, count: int) -> int:
     """How often a tool is run for so many identical calls at once."""
-    before, tool = _ran, gateway.view().snapshot.tool("here.kept")
+    before, tool = _ran, gateway.get_view().snapshot.resolve_tool("here.kept")
     await asyncio.gather(*(gateway.calls.call(tool, {"number": -count}) for _ in range(count)))
     return _ran - before
 
@@ -104,11 +104,11 @@ async def run(options: argparse.Namespace) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         here = BackendConfig(functions=f"{__name__}:TOOLS" if __name__ != "__main__" else "benchmarks.endurance:TOOLS")
         server = here.model_copy(update={"cache": CacheConfig(tools={"kept": 86_400})})
-        async with Gateway(Config(servers={"here": server}, data_dir=Path(folder))) as gateway:
-            await gateway.listed()
-            await gateway.insight.usage.load()
+        async with GatewayRuntime(Config(servers={"here": server}, data_dir=Path(folder))) as gateway:
+            await gateway.wait_until_listed()
+            await gateway.usage_data.tool_usage.load()
             for name in TOOLS:
-                tool = gateway.view().snapshot.tool(f"here.{name}")
+                tool = gateway.get_view().snapshot.resolve_tool(f"here.{name}")
 
                 async def straight(number: int, tool: Any = tool) -> object:
                     return await gateway.calls.call(tool, {"number": number})

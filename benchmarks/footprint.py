@@ -34,15 +34,15 @@ from benchmarks.synthetic import enlarged_fleet, noisy_copies
 from benchmarks.table import Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import document, read_questions, read_tools
 from benchmarks.vector_cache import default_folder, vectors_of
-from portico.app import Gateway
-from portico.app.places import INDEX_FILE, VECTOR_FILE
-from portico.catalog.documents import text_of_tool
-from portico.catalog.listing import Entry, Listing
+from portico.app import GatewayRuntime
+from portico.app.data_files import INDEX_FILE, VECTOR_FILE
+from portico.catalog.listing import ListedTool, ServerListing
+from portico.catalog.search_documents import compose_tool_text
 from portico.catalog.snapshot import ServerEntry
-from portico.catalog.tool import encoded, make_tool
+from portico.catalog.tool import encode_json, make_tool
 from portico.config_file import load
 from portico.events import CatalogChanged, Event
-from portico.search import WIDTH, Encoder, key_of
+from portico.search import VECTOR_WIDTH, Encoder, compute_text_key
 from portico.storage.vector_file import VectorFile
 
 _FLEET, _TYPICAL, _FULL, _SMOKE = 0, 5_000, 100_000, 600
@@ -109,9 +109,9 @@ def make_world(folder: Path, size: int, shared: Path | None, cache: Path) -> Wor
         path = folder / "recordings" / f"{one['slug']}.json"
         path.write_bytes(orjson.dumps(one))
         servers[one["slug"]] = {"recorded": str(path)}
-        keys += [key_of(text_of_tool(make_tool(one["slug"], tool))) for tool in one["tools"]]
+        keys += [compute_text_key(compose_tool_text(make_tool(one["slug"], tool))) for tool in one["tools"]]
     servers[_LIVE] = {"command": sys.executable, "args": ["-S", "-c", _SERVER], "protocol": "legacy"}
-    kept = VectorFile(folder / "data" / VECTOR_FILE, WIDTH)
+    kept = VectorFile(folder / "data" / VECTOR_FILE, VECTOR_WIDTH)
     for block in noisy_copies(keys, vectors):
         kept.add(block)
     return World(processes.write_config(folder, {"servers": servers}), len(keys) + 1, len(servers))
@@ -119,9 +119,9 @@ def make_world(folder: Path, size: int, shared: Path | None, cache: Path) -> Wor
 
 async def fill(world: World) -> None:
     """Have everything listed once."""
-    async with Gateway(load(world.config).config) as gateway:
-        await gateway.listed()
-        if (encoding := gateway.catalog.encode()) is not None:
+    async with GatewayRuntime(load(world.config).config) as gateway:
+        await gateway.wait_until_listed()
+        if (encoding := gateway.catalog.start_encoding()) is not None:
             await encoding
 
 
@@ -129,19 +129,21 @@ async def made_again(world: World) -> tuple[tuple[float, float], tuple[float, fl
     """How long the index takes to make when it is lost, and until one changed server is found by its new words."""
     (world.data / INDEX_FILE).unlink()
     began = time.process_time(), time.perf_counter()
-    gateway = Gateway(load(world.config).config)
-    if (encoding := gateway.catalog.encode()) is not None:
+    gateway = GatewayRuntime(load(world.config).config)
+    if (encoding := gateway.catalog.start_encoding()) is not None:
         await encoding
     build = time.process_time() - began[0], time.perf_counter() - began[1]
     known = gateway.catalog.snapshot.servers
-    middling = sorted((one for one in known.values() if one.hello), key=lambda one: (len(one.tools), one.name))
+    middling = sorted(
+        (one for one in known.values() if one.initialize_info), key=lambda one: (len(one.tools), one.name)
+    )
     entry = middling[len(middling) // 2]
     taken = [await _changed(gateway, entry, number) for number in range(3)]
     await gateway.close()
     return build, min(taken)
 
 
-async def _changed(gateway: Gateway, entry: ServerEntry, number: int) -> tuple[float, float]:
+async def _changed(gateway: GatewayRuntime, entry: ServerEntry, number: int) -> tuple[float, float]:
     heard: list[tuple[float, float]] = []
 
     def note(event: Event) -> None:
@@ -152,11 +154,16 @@ async def _changed(gateway: Gateway, entry: ServerEntry, number: int) -> tuple[f
         {**tool.definition, "description": f"{tool.description} Now in colour {number}."}
         for tool in entry.tools.values()
     ]
-    assert entry.hello is not None
-    listing = Listing(entry.hello, tuple(Entry(one["name"], encoded(one), ()) for one in definitions), entry.offers, ())
+    assert entry.initialize_info is not None
+    listing = ServerListing(
+        entry.initialize_info,
+        tuple(ListedTool(one["name"], encode_json(one), ()) for one in definitions),
+        entry.offers,
+        (),
+    )
     gateway.bus.subscribe(note)
     began = time.process_time(), time.perf_counter()
-    await gateway.catalog.accept(entry.name, listing)
+    await gateway.catalog.accept_listing(entry.name, listing)
     return heard[0][0] - began[0], heard[0][1] - began[1]
 
 
@@ -218,7 +225,7 @@ async def cold(world: World) -> tuple[float, float, int]:
     for file in world.data.iterdir():
         if file.is_file():
             file.unlink()
-    record = VectorFile(world.data / VECTOR_FILE, WIDTH)
+    record = VectorFile(world.data / VECTOR_FILE, VECTOR_WIDTH)
     until = time.monotonic() + COLD_S
     async with _over_http(world) as (process, _):
         while record.count < world.tools and time.monotonic() < until:  # noqa: ASYNC110  (another process writes it)

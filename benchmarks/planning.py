@@ -26,12 +26,12 @@ from benchmarks.fleet import recordings
 from benchmarks.one_thread import begin_again
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.vector_cache import default_folder, vectors_of
-from portico.catalog.documents import documents
+from portico.catalog.search_documents import build_documents
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
-from portico.execution.shape import Shape, infer
-from portico.execution.workflow.planning.suggesting import Find, Suggestion, by_meaning, planned, suggest
+from portico.results.shape import Shape, infer_shape
 from portico.search import Encoder, EncoderUnavailable, Index
+from portico.workflows.planning.planner import FindTools, PlanSuggestion, build_plan, make_index_search, suggest_plan
 
 _CASES = Path(__file__).with_name("planning_cases.json")
 _MEASURES = ("tools", "only those", "order", "said", "joined", "rightly", "left open")
@@ -66,7 +66,7 @@ def fleet(shared: Path | None, cache: Path, only: set[str] | None) -> Snapshot:
         if only is None or slug in only:
             tools = [make_tool(slug, definition) for definition in recording["tools"]]
             entries[slug] = ServerEntry(slug, tools={tool.name: tool for tool in tools})
-    read = [document for entry in entries.values() for document in documents(entry)]
+    read = [document for entry in entries.values() for document in build_documents(entry)]
     encoder = Encoder()
     index = Index.build(read, encoder=encoder)
     try:
@@ -81,8 +81,8 @@ async def measured(
     snapshot: Snapshot, cases: Sequence[Mapping[str, Any]], answers: Mapping[str, Any], options: Any
 ) -> Report:
     """Every case, twice, beside the floor."""
-    shapes = {tool: infer(answer) for tool, answer in answers.items() if isinstance(answer, dict | list)}
-    find = by_meaning(snapshot)
+    shapes = {tool: infer_shape(answer) for tool, answer in answers.items() if isinstance(answer, dict | list)}
+    find = make_index_search(snapshot)
     ways: dict[str, list[Mark]] = {"top-k search": [], "as listed": [], "once seen": []}
     longest: list[float] = []
     for case in cases:
@@ -92,7 +92,7 @@ async def measured(
             def shape(tool: Tool, seen: bool = seen) -> Shape | None:
                 return shapes.get(tool.address) if seen else None
 
-            plan = await suggest(case["intent"], snapshot, find, shapes=shape)
+            plan = await suggest_plan(case["intent"], snapshot, find, shapes=shape)
             marked = mark(case, plan, seen=seen)
             ways[way].append(marked)
             if options.show and marked.earned != marked.of:
@@ -118,14 +118,14 @@ async def measured(
     return Report("planning", (Table("Plans from intents, %", columns, tuple(rows), note), speed), tuple(goals))
 
 
-async def floor(case: Mapping[str, Any], find: Find) -> Mark:
+async def floor(case: Mapping[str, Any], find: FindTools) -> Mark:
     """The first tools for the whole intent, in the order of the search."""
     hits = (await find(case["intent"], len(case["steps"])))[: len(case["steps"])]
     steps = [{"id": f"s{at}", "tool": hit.address, "arguments": {}} for at, hit in enumerate(hits)]
-    return mark(case, Suggestion(tuple(steps)), seen=False)
+    return mark(case, PlanSuggestion(tuple(steps)), seen=False)
 
 
-def mark(case: Mapping[str, Any], plan: Suggestion, *, seen: bool) -> Mark:
+def mark(case: Mapping[str, Any], plan: PlanSuggestion, *, seen: bool) -> Mark:
     """Compare a plan with what its case expects."""
     at = places(case["steps"], plan)
     found = [place for place in at if place is not None]
@@ -143,7 +143,7 @@ def mark(case: Mapping[str, Any], plan: Suggestion, *, seen: bool) -> Mark:
     return Mark(tuple(map(float, earned)), tuple(map(float, of)))
 
 
-def places(expected: Sequence[Sequence[str]], plan: Suggestion) -> list[int | None]:
+def places(expected: Sequence[Sequence[str]], plan: PlanSuggestion) -> list[int | None]:
     """Where each expected step is in the plan."""
     taken: set[int] = set()
     at: list[int | None] = []
@@ -155,7 +155,7 @@ def places(expected: Sequence[Sequence[str]], plan: Suggestion) -> list[int | No
     return at
 
 
-def argument(plan: Suggestion, at: Sequence[int | None], key: str) -> Any:
+def argument(plan: PlanSuggestion, at: Sequence[int | None], key: str) -> Any:
     """The argument that `2.channel_id` names; `2.to|2.recipients` are two names for the same."""
     for one in key.split("|"):
         number, _, name = one.partition(".")
@@ -165,7 +165,7 @@ def argument(plan: Suggestion, at: Sequence[int | None], key: str) -> Any:
     return None
 
 
-def refers(plan: Suggestion, at: Sequence[int | None], link: str) -> bool:
+def refers(plan: PlanSuggestion, at: Sequence[int | None], link: str) -> bool:
     """Whether `1 -> 2.text` is in the plan."""
     source, _, target = link.partition(" -> ")
     value, place = argument(plan, at, target), at[int(source) - 1]
@@ -190,18 +190,24 @@ def shares(marks: Sequence[Mark]) -> tuple[Cell, ...]:
     return tuple(100 * earned / of if of else None for earned, of in sums)
 
 
-async def blocking(intent: str, snapshot: Snapshot, find: Find) -> float:
+async def blocking(intent: str, snapshot: Snapshot, find: FindTools) -> float:
     """What a plan costs whose tools were never read before, in ms of CPU."""
-    from portico.execution.workflow.planning import clauses, nouns, offers
+    from portico.workflows.planning import clauses, name_parts, output_fields
 
     found = [
         (clause, [(replaced(snapshot.tools[hit.address]), hit.score) for hit in await find(clause, 6)])
-        for clause in clauses.clauses(intent)
+        for clause in clauses.split_clauses(intent)
     ]
-    for cache in (nouns.read_name, nouns.nouns_of, nouns.reads, nouns.singular, offers.of_schema):
+    for cache in (
+        name_parts.parse_name,
+        name_parts.get_tool_nouns,
+        name_parts.is_read_verb_name,
+        name_parts.to_singular,
+        output_fields.read_schema_output,
+    ):
         cache.cache_clear()
     started = time.thread_time()
-    planned(intent, snapshot, found, ())
+    build_plan(intent, snapshot, found, ())
     return 1000 * (time.thread_time() - started)
 
 
@@ -210,7 +216,7 @@ def replaced(tool: Tool) -> Tool:
     return Tool(tool.server, tool.name, tool.upstream_name, tool.blob, tool.hash)
 
 
-def told(case: Mapping[str, Any], plan: Suggestion, way: str) -> None:
+def told(case: Mapping[str, Any], plan: PlanSuggestion, way: str) -> None:
     print(f"\n{case['intent']}  [{way}{', held' if case['held'] else ''}]", file=sys.stderr)
     print("  expected", case["steps"], case["said"], case["links"], case["seen_links"], case["open"], file=sys.stderr)
     for step in plan.steps:

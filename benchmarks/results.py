@@ -29,9 +29,9 @@ import orjson
 from mcp.client import Client
 
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
-from portico.disclosure.tokens import count
+from portico.rendering.token_count import count_tokens
 from portico.testing import serve_http
 
 SIZES = {"1 KB": 10**3, "100 KB": 10**5, "1 MB": 10**6, "10 MB": 10**7, "50 MB": 5 * 10**7}
@@ -211,8 +211,8 @@ async def run(options: argparse.Namespace) -> Report:
     rows: list[tuple[Any, ...]] = []
     with tempfile.TemporaryDirectory() as folder:
         here = BackendConfig(command=sys.executable, args=("-m", "benchmarks.results", "--serve"), protocol="legacy")
-        async with Gateway(Config(servers={"large": here}, data_dir=Path(folder))) as gateway:
-            await gateway.listed()
+        async with GatewayRuntime(Config(servers={"large": here}, data_dir=Path(folder))) as gateway:
+            await gateway.wait_until_listed()
             async with serve_http(gateway) as url, Client(url) as client:
                 await ask(client, "call_tool", name="large.make", arguments={"kind": "log", "size": 10})
                 for kind in options.kind or KINDS:
@@ -250,7 +250,7 @@ async def _row(client: Client, kind: str, name: str, size: int) -> tuple[Any, ..
         answer = await ask(client, "call_tool", name="large.make", arguments={"kind": kind, "size": size})
         spent = (time.perf_counter() - started) * 1e3
     link = next((str(block.uri) for block in answer.content if block.type == "resource_link"), "")
-    head = count(answer.content[0].text) if link else None
+    head = count_tokens(answer.content[0].text) if link else None
     read_ms: tuple[float | None, ...] = (None, None)
     after = Watch()
     if link and kind != "image":

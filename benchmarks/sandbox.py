@@ -27,7 +27,7 @@ from fastmcp import FastMCP
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from portico.config import Config
-from portico.disclosure.tokens import best_counter
+from portico.rendering.token_count import get_best_counter
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 
@@ -36,7 +36,7 @@ TOOL_S = 0.010
 TRIVIAL_MS, PARALLEL, SHARE = 3.0, 2.0, 1 / 3
 PEER = "fastmcp CodeMode"
 CALLS_IN_TURN = "call_tool ×10"
-_COUNTER = best_counter()
+_COUNTER = get_best_counter()
 KINDS = ("nothing", "one call", "10 in turn", "10 at once")
 
 SCRIPTS: Mapping[str, tuple[str, str, str, str]] = {

@@ -29,7 +29,7 @@ from benchmarks.synthetic import enlarged, vectors_for
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import document, read_questions, read_tools
 from benchmarks.vector_cache import default_folder, vectors_of
-from portico.search import Document, Encoder, EncoderUnavailable, Index, Vector, text_of
+from portico.search import Encoder, EncoderUnavailable, Index, SearchDocument, Vector, compose_document_text
 
 _TYPICAL, _FULL = 5_000, 100_000
 _SIZES = (1_000, _TYPICAL, 10_000, _FULL)
@@ -116,7 +116,9 @@ def main() -> int:
     return conclude(Report("scale", tuple(tables(found, per_document)), tuple(goals(found, per_document))), options)
 
 
-def measure(documents: Sequence[Document], real: Mapping[str, Vector], queries: Sequence[str], passes: int) -> Measured:
+def measure(
+    documents: Sequence[SearchDocument], real: Mapping[str, Vector], queries: Sequence[str], passes: int
+) -> Measured:
     """One size."""
     vectors = vectors_for(documents, real) if real else {}
     words, plain = timed(lambda: Index.build(documents))
@@ -161,17 +163,17 @@ def probe(folder: Path, passes: int) -> Mapping[str, Any]:
     return json.loads(ended.stdout)
 
 
-def encoding_s(documents: Sequence[Document], encoder: Encoder, sample: int) -> float:
+def encoding_s(documents: Sequence[SearchDocument], encoder: Encoder, sample: int) -> float:
     """Seconds by the clock that one document takes to encode, on two cores."""
-    texts = [text_of(it) for it in documents[:: max(1, len(documents) // sample)][:sample]]
+    texts = [compose_document_text(it) for it in documents[:: max(1, len(documents) // sample)][:sample]]
     encoder.load()
-    encoder.document(texts[0])
+    encoder.encode_document(texts[0])
     started = time.perf_counter()
-    count = sum(1 for _ in encoder.documents(texts, threads=_CORES))
+    count = sum(1 for _ in encoder.encode_documents(texts, threads=_CORES))
     return (time.perf_counter() - started) / count
 
 
-def one_server_changed(documents: Sequence[Document]) -> tuple[str, list[Document]]:
+def one_server_changed(documents: Sequence[SearchDocument]) -> tuple[str, list[SearchDocument]]:
     """A server of middling size, and its tools with new descriptions."""
     servers = Counter(it.group for it in documents)
     server = sorted(servers, key=lambda name: (servers[name], name))[len(servers) // 2]

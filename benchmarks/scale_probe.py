@@ -48,7 +48,7 @@ def fresh_encoder() -> Encoder | None:
     """An encoder that has been asked nothing but the first question; None where there is none."""
     encoder = Encoder()
     try:
-        encoder.query("the first question pays for what is made once")
+        encoder.encode_query("the first question pays for what is made once")
     except EncoderUnavailable:
         return None
     return encoder
@@ -76,7 +76,7 @@ def asked(index: Index, queries: list[str]) -> list[float]:
 def timed(encoder: Encoder, query: str) -> float:
     """CPU seconds of encoding one query."""
     started = time.process_time()
-    encoder.query(query)
+    encoder.encode_query(query)
     return time.process_time() - started
 
 

@@ -21,7 +21,7 @@ import psutil
 from benchmarks import fleet, processes
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Goal, Report, Table, arguments, conclude
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config_file import load
 
 GOAL = 1.5
@@ -105,11 +105,11 @@ def _config(shared: Path | None, folder: Path, telltales: Sequence[Path]) -> Pat
 
 async def _fill(config: Path) -> int:
     """Let a gateway list and encode everything once; gives the number of tools."""
-    async with Gateway(load(config).config) as gateway:
-        await gateway.listed()
-        if (encoding := gateway.catalog.encode()) is not None:
+    async with GatewayRuntime(load(config).config) as gateway:
+        await gateway.wait_until_listed()
+        if (encoding := gateway.catalog.start_encoding()) is not None:
             await encoding
-        return len(gateway.view().snapshot.tools)
+        return len(gateway.get_view().snapshot.tools)
 
 
 def first_answer(command: Sequence[str]) -> tuple[Moment, Moment]:

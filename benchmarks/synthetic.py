@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from portico.search import Document, Vector, fingerprint
-from portico.search.dense.encoder import quantised
+from portico.search import SearchDocument, Vector, compute_fingerprint
+from portico.search.dense.encoder import quantise
 
 _LIKENESS = 0.8
 """The cosine of a copy and its source: near enough to be of its kind, too far to be its twin."""
 _BLOCK = 4_096
 
 
-def enlarged(real: Sequence[Document], size: int) -> list[Document]:
+def enlarged(real: Sequence[SearchDocument], size: int) -> list[SearchDocument]:
     """The first `size` of the real documents and, beyond them, of their varied copies."""
     found = list(real[:size])
     chance = random.Random(7)
@@ -33,13 +33,13 @@ def enlarged(real: Sequence[Document], size: int) -> list[Document]:
     return found
 
 
-def varied(source: Document, server: str, chance: random.Random, pool: Sequence[str]) -> Document:
+def varied(source: SearchDocument, server: str, chance: random.Random, pool: Sequence[str]) -> SearchDocument:
     """A tool like `source` on another server, saying it in other words."""
     name, description = _in_other_words(source.name, source.description, chance, pool)
     return replace(
         source,
         id=f"{server}/{name}",
-        hash=fingerprint(server, name, description),
+        hash=compute_fingerprint(server, name, description),
         group=server,
         server=server,
         name=name,
@@ -76,7 +76,7 @@ def _in_other_words(name: str, description: str, chance: random.Random, pool: Se
     return f"{name}_{chance.choice(pool).strip('.,:()`').lower()}", " ".join(words)
 
 
-def vectors_for(documents: Sequence[Document], real: Mapping[str, Vector]) -> dict[str, Vector]:
+def vectors_for(documents: Sequence[SearchDocument], real: Mapping[str, Vector]) -> dict[str, Vector]:
     """Vectors for what `enlarged` made of the documents of `real`, which holds one of each in their order."""
     sources = np.array(list(real.values()))
     chance = np.random.default_rng(7)
@@ -104,4 +104,4 @@ def _noisy(rows: np.ndarray, chance: np.random.Generator) -> Iterator[Vector]:
     # Random directions of a high dimension are all but at right angles, so lengths alone decide the cosine.
     noise *= np.sqrt(1 / _LIKENESS**2 - 1) / np.linalg.norm(noise, axis=1, keepdims=True)
     mixed = units + noise
-    return iter(quantised((mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)))
+    return iter(quantise((mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)))

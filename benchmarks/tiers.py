@@ -30,16 +30,16 @@ from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tokens import FLEET, recorded, shared_folder
 from portico.access import Caller
 from portico.api.app import make_api
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool
 from portico.config import Config
-from portico.disclosure.counting import AFTER_S as COUNTED_AFTER_S
-from portico.disclosure.shelves import Shelves
 from portico.events import ToolCalled
-from portico.search import Document, Index
-from portico.storage.manifests import Manifests
+from portico.profiles.listing_cost_counter import START_DELAY_S as COUNTED_AFTER_S
+from portico.search import Index, SearchDocument
+from portico.storage.manifests import ManifestStore
 from portico.testing import serve_http
+from portico.usage.ranked_catalog import RankedCatalog
 
 LARGE, SMOKE_LARGE = 100_000, 2_000
 SMOKE_SERVERS = 20
@@ -117,15 +117,15 @@ async def fleet(options: argparse.Namespace, folder: Path) -> Snapshot:
     if options.smoke:
         servers = dict(itertools.islice(servers.items(), SMOKE_SERVERS))
     config = Config.model_validate({"data_dir": folder / "data", "servers": servers})
-    async with Gateway(config) as gateway:
-        await gateway.listed()
+    async with GatewayRuntime(config) as gateway:
+        await gateway.wait_until_listed()
         return gateway.catalog.snapshot
 
 
 def enlarged(small: Snapshot, size: int) -> Snapshot:
     """The servers of a snapshot, and copies of them under other names, until there are so many tools."""
     servers: dict[str, ServerEntry] = {}
-    documents: list[Document] = []
+    documents: list[SearchDocument] = []
     for copy in itertools.count():
         for entry in small.servers.values():
             left = size - len(documents)
@@ -134,35 +134,35 @@ def enlarged(small: Snapshot, size: int) -> Snapshot:
             name = f"{entry.name}-{copy}" if copy else entry.name
             tools = {tool.name: replace(tool, server=name) for tool in itertools.islice(entry.tools.values(), left)}
             servers[name] = replace(entry, name=name, tools=tools)
-            documents += (_document(tool, small.category(f"{entry.name}.{tool.name}")) for tool in tools.values())
+            documents += (_document(tool, small.get_category(f"{entry.name}.{tool.name}")) for tool in tools.values())
     raise AssertionError
 
 
-def _document(tool: Tool, category: str) -> Document:
+def _document(tool: Tool, category: str) -> SearchDocument:
     # Names are enough: no tier searches, and a hundred thousand descriptions take minutes to index.
-    return Document(tool.address, tool.hash, tool.server, tool.name, category=category)
+    return SearchDocument(tool.address, tool.hash, tool.server, tool.name, category=category)
 
 
 async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
     """Every tier through both doors."""
     clock = Clock()
     config = Config.model_validate({"data_dir": folder})
-    async with Gateway(config, manifests=Manifests(None)) as gateway:
+    async with GatewayRuntime(config, manifests=ManifestStore(None)) as gateway:
         # Its first chores, such as counting what a listing would cost, are not what is measured.
         await asyncio.sleep(COUNTED_AFTER_S + 0.5)
         gateway.catalog.snapshot = snapshot
-        view = gateway.view()
+        view = gateway.get_view()
         for address in itertools.islice(snapshot.tools, 0, None, _ONE_IN):
             for ok in (True, True, False):
                 gateway.bus.publish(ToolCalled(address, "0" * 16, 0.02, ok, Caller(name="benchmark")))
-        await gateway.insight.standings.recompute()
-        api = make_api(view.sight, view.searching, gateway.record, clock=clock)
+        await gateway.usage_data.standings.recompute()
+        api = make_api(view.profile_state, view.search_service, gateway.store, clock=clock)
         async with (
             serve_http(gateway, api=api) as url,
             httpx2.AsyncClient(base_url=url.removesuffix("/mcp"), timeout=60) as http,
             Client(url, mode="auto") as client,
         ):
-            asks = {"REST": _over_rest(http, view.shelves), "MCP": _over_mcp(client, view.shelves)}
+            asks = {"REST": _over_rest(http, view.ranked_catalog), "MCP": _over_mcp(client, view.ranked_catalog)}
             found: Figures = {(door, tier): Measured() for tier in GOALS_MS for door in DOORS}
             for (door, tier), measured in found.items():
                 ask = asks[door][tier]
@@ -176,7 +176,7 @@ async def measure(snapshot: Snapshot, effort: Effort, folder: Path) -> Figures:
             return found
 
 
-def _over_rest(http: httpx2.AsyncClient, shelves: Shelves) -> dict[str, Ask]:
+def _over_rest(http: httpx2.AsyncClient, shelves: RankedCatalog) -> dict[str, Ask]:
     categories, tools = itertools.cycle(shelves.categories), _spread(list(shelves.snapshot.tools.values()))
 
     async def get(path: str) -> None:
@@ -195,7 +195,7 @@ def _over_rest(http: httpx2.AsyncClient, shelves: Shelves) -> dict[str, Ask]:
     }
 
 
-def _over_mcp(client: Client, shelves: Shelves) -> dict[str, Ask]:
+def _over_mcp(client: Client, shelves: RankedCatalog) -> dict[str, Ask]:
     categories, tools = itertools.cycle(shelves.categories), _spread(list(shelves.snapshot.tools.values())[1:])
 
     async def call(name: str, **given: Any) -> None:

@@ -30,15 +30,15 @@ from benchmarks.picture import Bar, drawn
 from benchmarks.rounds import percentile
 from benchmarks.table import Cell, Goal, Report, Table, arguments, conclude
 from benchmarks.tool_sets import Question, read_questions
-from portico.app import Gateway
+from portico.app import GatewayRuntime
+from portico.calls.pipeline import DEFAULT_CONTEXT
 from portico.catalog.tool import Tool
-from portico.cli.tiers_served import ways
+from portico.cli.tier_costs import measure_channels
 from portico.config import Config
-from portico.disclosure.cost import Costs, listed_tokens
-from portico.disclosure.example import example
-from portico.disclosure.tokens import Counter, best_counter
-from portico.disclosure.view import View
-from portico.execution.call import NOBODY
+from portico.profiles.view import ProfileView
+from portico.rendering.examples import make_example
+from portico.rendering.listing_cost import DefinitionCosts, count_listed_tokens
+from portico.rendering.token_count import TokenCounter, get_best_counter
 
 OWN_QUESTIONS = Path(__file__).parent / "questions" / "fleet.jsonl"
 FLEET = "fleet/servers.jsonl.gz"
@@ -74,12 +74,12 @@ class Flow:
 class Asker:
     """A client of one view that counts what it is told, and remembers the largest answer."""
 
-    def __init__(self, view: View, counter: Counter) -> None:
+    def __init__(self, view: ProfileView, counter: TokenCounter) -> None:
         self.view, self.counter = view, counter
         self.largest = (0, "")
 
     async def ask(self, name: str, **given: Any) -> str:
-        result = await self.view.handle("tools/call", {"name": name, "arguments": given}, NOBODY, "legacy")
+        result = await self.view.handle("tools/call", {"name": name, "arguments": given}, DEFAULT_CONTEXT, "legacy")
         text = "\n".join(block["text"] for block in result["content"])
         self.largest = max(self.largest, (self.counter.count(text), f"{name}({given})"[:70]))
         return text
@@ -109,7 +109,7 @@ class Asker:
             pages = 2 if found else 3
         tool = self.view.snapshot.tools[found or right[0]]
         described = self.counter.count(await self.ask("describe_tools", names=[tool.address]))
-        request = {"name": "call_tool", "arguments": {"name": tool.address, "arguments": example(tool)}}
+        request = {"name": "call_tool", "arguments": {"name": tool.address, "arguments": make_example(tool)}}
         call = self.counter.count(orjson.dumps(request).decode())
         return Flow(sum(map(self.counter.count, read)), described, call, pages, per_result)
 
@@ -127,8 +127,8 @@ async def measure(options: argparse.Namespace) -> Report:
         profiles: dict[str, Any] = {one: {"exposure": one} for one in EXPOSURES}
         profiles |= {f"popular-{one}": {"exposure": one, "servers": popular or ["-"]} for one in EXPOSURES}
         config = Config.model_validate({"data_dir": folder / "data", "servers": servers, "profiles": profiles})
-        async with Gateway(config) as gateway:
-            await gateway.listed()
+        async with GatewayRuntime(config) as gateway:
+            await gateway.wait_until_listed()
             if not options.smoke:
                 await encoded(gateway)
             return await counted(gateway, popular, options)
@@ -147,33 +147,33 @@ def recorded(path: Path, folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-async def encoded(gateway: Gateway) -> None:
+async def encoded(gateway: GatewayRuntime) -> None:
     """Wait until search goes by meaning too, as it does on every start but the first."""
-    while gateway.catalog.unencoded and (task := gateway.catalog.encode()) is not None:
+    while gateway.catalog.unencoded_count and (task := gateway.catalog.start_encoding()) is not None:
         await task
 
 
-async def counted(gateway: Gateway, popular: Sequence[str], options: argparse.Namespace) -> Report:
-    counter = best_counter()
-    costs = Costs(counter.count)
+async def counted(gateway: GatewayRuntime, popular: Sequence[str], options: argparse.Namespace) -> Report:
+    counter = get_best_counter()
+    costs = DefinitionCosts(counter.count)
     sets = [
-        ("", f"all {len(gateway.view().snapshot.servers)} servers"),
+        ("", f"all {len(gateway.get_view().snapshot.servers)} servers"),
         ("popular-", f"{len(popular)} popular servers"),
     ]
     starts = [row for prefix, name in sets for row in await start_rows(gateway, prefix, name, counter, costs)]
-    asker = Asker(gateway.view("meta"), counter)
+    asker = Asker(gateway.get_view("meta"), counter)
     tools = list(asker.view.snapshot.tools.values())[:: SMOKE_STEP if options.smoke else 1]
     sizes = {detail: [await asker.describe(tool, detail) for tool in tools] for detail in DETAILS}
-    listed = [costs.of(tool) for tool in tools]
+    listed = [costs.measure(tool) for tool in tools]
     inputs = [counter.count(orjson.dumps(tool.definition.get("inputSchema")).decode()) for tool in tools]
     questions = asked(options, asker.view)
     flows = [await asker.flow(text, right) for text, right in questions]
     for server in ["", *asker.view.snapshot.servers]:
         await asker.ask("browse_tools", **({"server": server} if server else {}))
-    meta = await start(gateway.view("meta"), counter)
+    meta = await start(gateway.get_view("meta"), counter)
     tiers = [
-        (way.name, size.served.tier, size.served.tokens, size.together, size.budget, size.served.asked)
-        for way in await ways(gateway.view("meta"), gateway.record, counter, costs)
+        (way.name, size.response.tier, size.response.tokens, size.cumulative_tokens, size.budget, size.response.request)
+        for way in await measure_channels(gateway.get_view("meta"), gateway.store, counter, costs)
         for size in way.sizes
     ]
     how = counter.name + (f", every {SMOKE_STEP}th tool, searched by words" if options.smoke else "")
@@ -240,41 +240,41 @@ async def counted(gateway: Gateway, popular: Sequence[str], options: argparse.Na
     return Report("tokens", tables, goals, {"counter": counter.name, "questions": len(flows), "smoke": options.smoke})
 
 
-async def start(view: View, counter: Counter) -> tuple[int, int, int]:
+async def start(view: ProfileView, counter: TokenCounter) -> tuple[int, int, int]:
     """Tools that are listed, what that costs, and what the instructions do."""
     number, tokens, params = 0, 0, dict[str, Any]()
     while True:
-        page = await view.handle("tools/list", params, NOBODY, "legacy")
+        page = await view.handle("tools/list", params, DEFAULT_CONTEXT, "legacy")
         number += len(page["tools"])
-        tokens += sum(listed_tokens(tool, counter.count) for tool in page["tools"])
+        tokens += sum(count_listed_tokens(tool, counter.count) for tool in page["tools"])
         if "nextCursor" not in page:
-            return number, tokens, counter.count(view.instructions())
+            return number, tokens, counter.count(view.render_instructions())
         params = {"cursor": page["nextCursor"]}
 
 
 async def start_rows(
-    gateway: Gateway, prefix: str, name: str, counter: Counter, costs: Costs
+    gateway: GatewayRuntime, prefix: str, name: str, counter: TokenCounter, costs: DefinitionCosts
 ) -> list[tuple[Cell, ...]]:
-    snapshot = gateway.view(f"{prefix}meta").snapshot
-    greetings = (entry.hello.instructions for entry in snapshot.servers.values() if entry.hello)
-    direct = costs.total(snapshot.tools.values()) + sum(map(counter.count, greetings))
+    snapshot = gateway.get_view(f"{prefix}meta").snapshot
+    greetings = (entry.initialize_info.instructions for entry in snapshot.servers.values() if entry.initialize_info)
+    direct = costs.measure_all(snapshot.tools.values()) + sum(map(counter.count, greetings))
     rows: list[tuple[Cell, ...]] = [(f"{name}, each listed directly", len(snapshot.tools), direct, "100%")]
     for exposure in EXPOSURES:
-        number, listing, instructions = await start(gateway.view(f"{prefix}{exposure}"), counter)
+        number, listing, instructions = await start(gateway.get_view(f"{prefix}{exposure}"), counter)
         paid = listing + instructions
         share = f"{paid / direct:.2%}" if direct else "–"
         rows.append((f"… through `{exposure}`: {listing:,} + instructions {instructions:,}", number, paid, share))
     return rows
 
 
-def asked(options: argparse.Namespace, view: View) -> list[tuple[str, list[str]]]:
+def asked(options: argparse.Namespace, view: ProfileView) -> list[tuple[str, list[str]]]:
     """Questions with one need, and the addresses of the tools that serve it."""
     files: Sequence[Path] = options.questions or [OWN_QUESTIONS]
     found = [right for path in files for question in read_questions(path) if (right := _right(question, view))]
     return found[:: -(-len(found) // SMOKE_QUESTIONS)] if options.smoke and found else found
 
 
-def _right(question: Question, view: View) -> tuple[str, list[str]] | None:
+def _right(question: Question, view: ProfileView) -> tuple[str, list[str]] | None:
     if len(question.groups) != 1:
         return None
     names = sorted(name.replace("/", ".", 1) for name in question.groups[0])

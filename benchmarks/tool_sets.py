@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from portico.search import Document, fingerprint, read_schema
+from portico.search import SearchDocument, compute_fingerprint, extract_schema_text
 
 _GZIP = b"\x1f\x8b"
 _QUERIES = re.compile(r"queries(?:[_-](?P<part>.+?))?\.jsonl(?:\.gz)?")
@@ -52,7 +52,7 @@ class ToolSet:
     questions: tuple[Question, ...]
 
     @property
-    def documents(self) -> list[Document]:
+    def documents(self) -> list[SearchDocument]:
         """The tools as search takes them."""
         return [document(tool) for tool in self.tools]
 
@@ -122,15 +122,15 @@ def read_questions(path: Path) -> tuple[Question, ...]:
         raise UnreadableSet(f"{path}: not a list of queries ({error!r}). Expected {{id, query, groups}}.") from error
 
 
-def document(tool: Mapping[str, Any]) -> Document:
+def document(tool: Mapping[str, Any]) -> SearchDocument:
     """A tool of a set as the catalog would hand it to search."""
-    schema = read_schema(tool.get("input_schema"))
+    schema = extract_schema_text(tool.get("input_schema"))
     title, description = tool.get("title") or "", tool.get("description") or ""
     introduction = " ".join(filter(None, (tool.get("server_title"), tool.get("server_description"))))
     said = (title, description, introduction, *schema.parameters, schema.descriptions, *schema.enums)
-    return Document(
+    return SearchDocument(
         id=tool["id"],
-        hash=fingerprint(tool["id"], *said),
+        hash=compute_fingerprint(tool["id"], *said),
         group=tool.get("server") or "",
         name=tool["name"],
         title=title,

@@ -12,8 +12,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from portico.search import Document, Encoder, Vector, key_of, text_of
-from portico.search.dense.encoder import NAME, WIDTH
+from portico.search import Encoder, SearchDocument, Vector, compose_document_text, compute_text_key
+from portico.search.dense.encoder import ENCODER_NAME, VECTOR_WIDTH
 from portico.storage.vector_file import VectorFile
 
 _BATCH = 512
@@ -25,11 +25,11 @@ def default_folder() -> Path:
     return Path(tempfile.gettempdir()) / "portico-benchmark-vectors"
 
 
-def vectors_of(documents: Iterable[Document], encoder: Encoder, folder: Path) -> dict[str, Vector]:
+def vectors_of(documents: Iterable[SearchDocument], encoder: Encoder, folder: Path) -> dict[str, Vector]:
     """The vector of each document by id, encoded where none is kept; `EncoderUnavailable` where that cannot be."""
-    texts = {it.id: text_of(it) for it in documents}
-    keys = {id_: key_of(text) for id_, text in texts.items()}
-    file = VectorFile(folder / f"{NAME}-{_recipe()}", WIDTH)
+    texts = {it.id: compose_document_text(it) for it in documents}
+    keys = {id_: compute_text_key(text) for id_, text in texts.items()}
+    file = VectorFile(folder / f"{ENCODER_NAME}-{_recipe()}", VECTOR_WIDTH)
     known = file.find(keys.values())
     missing = {keys[id_]: text for id_, text in texts.items() if keys[id_] not in known}
     if missing:
@@ -37,7 +37,7 @@ def vectors_of(documents: Iterable[Document], encoder: Encoder, folder: Path) ->
     order = list(missing)
     for at in range(0, len(order), _BATCH):
         batch = order[at : at + _BATCH]
-        new = dict(zip(batch, encoder.documents(missing[key] for key in batch), strict=True))
+        new = dict(zip(batch, encoder.encode_documents(missing[key] for key in batch), strict=True))
         file.add(new)
         known.update(new)
     return {id_: known[key] for id_, key in keys.items()}

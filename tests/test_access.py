@@ -2,20 +2,20 @@
 
 import pytest
 
-from portico.access import EVERYTHING, Caller, Scope, next_to_drop
+from portico.access import UNRESTRICTED_SCOPE, Caller, Scope, choose_entry_to_drop
 
 
 def test_the_scope_of_everything_leaves_nothing_out():
-    assert EVERYTHING.everything
-    assert EVERYTHING.sees("any.tool")
-    assert EVERYTHING.sees_server("any")
+    assert UNRESTRICTED_SCOPE.is_unrestricted
+    assert UNRESTRICTED_SCOPE.can_see_tool("any.tool")
+    assert UNRESTRICTED_SCOPE.can_see_server("any")
 
 
 @pytest.mark.parametrize(
     "scope", [Scope(servers=("git*",)), Scope(tools=("get_*",)), Scope(servers=()), Scope(tools=())]
 )
 def test_any_other_scope_leaves_something_out(scope: Scope):
-    assert not scope.everything
+    assert not scope.is_unrestricted
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_any_other_scope_leaves_something_out(scope: Scope):
 def test_a_tool_is_seen_when_its_server_and_its_name_are(
     servers: list[str], tools: list[str], address: str, seen: bool
 ):
-    assert Scope(tuple(servers), tuple(tools)).sees(address) is seen
+    assert Scope(tuple(servers), tuple(tools)).can_see_tool(address) is seen
 
 
 def test_a_caller_is_nobody_until_the_door_knows_better():
@@ -46,12 +46,12 @@ def test_a_caller_is_nobody_until_the_door_knows_better():
 
 
 def test_when_there_are_too_many_the_oldest_of_who_holds_most_goes():
-    assert next_to_drop({"a": "ann", "b": "bob", "c": "bob"}) == "b"
-    assert next_to_drop({"a": "ann"}) == "a"
+    assert choose_entry_to_drop({"a": "ann", "b": "bob", "c": "bob"}) == "b"
+    assert choose_entry_to_drop({"a": "ann"}) == "a"
 
 
 def test_a_token_and_a_name_find_nothing_that_is_kept():
     claimed = Caller(name="client", identity="digest")
-    assert (claimed.state, claimed.instance) == ("", "")
-    assert Caller(session="s", handle="h").state == "s"
-    assert Caller(session="s", handle="h").instance == "h"
+    assert (claimed.state_key, claimed.instance_key) == ("", "")
+    assert Caller(session="s", handle="h").state_key == "s"
+    assert Caller(session="s", handle="h").instance_key == "h"

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from portico.config import (
-    LONGEST_NAME,
+    MAX_SERVER_NAME_LENGTH,
     META_TOOLS,
     BackendConfig,
     Budgets,
     Config,
-    Gateway,
+    GatewayConfig,
     LearningConfig,
-    Limits,
+    LimitsConfig,
     Profile,
     ProfileBudgets,
     ToolRules,
-    fingerprint,
+    compute_fingerprint,
 )
-from portico.config_file import keys, server_key
+from portico.config_file import iter_keys, to_server_key
 from portico.errors import UnknownName
 
 
@@ -76,7 +76,7 @@ def test_an_entry_that_makes_no_sense_is_refused_with_the_reason(fields: dict[st
 
 def test_a_server_with_a_problem_may_lack_what_it_needs():
     broken = backend(problem="its transport is not supported")
-    assert not broken.usable
+    assert not broken.is_usable
 
 
 def test_a_recording_can_name_its_line_in_the_path():
@@ -100,7 +100,7 @@ def test_a_refused_value_is_not_repeated_in_the_error():
 def test_the_text_form_of_a_server_shows_no_secret():
     server = backend(command="x", args=["--token", "s3cret"], env={"K": "s3cret"}, written={"env.K": "s3cret"})
     web = backend(url="https://u:s3cret@example.com", headers={"A": "s3cret"})
-    config = Config(servers={"a": server, "b": web}, gateway=Gateway.model_validate({"token": "s3cret"}))
+    config = Config(servers={"a": server, "b": web}, gateway=GatewayConfig.model_validate({"token": "s3cret"}))
     assert "s3cret" not in repr(config)
 
 
@@ -114,18 +114,18 @@ def test_rules_keep_what_is_allowed_and_not_denied():
 
 def test_rules_match_the_old_name_and_the_new_one():
     rules = ToolRules(deny=("create_*", "danger"), rename={"create_issue": "new_issue", "rm": "danger"})
-    assert rules.name_of("create_issue") == "new_issue"
+    assert rules.get_exposed_name("create_issue") == "new_issue"
     assert not rules.permits("create_issue")
     assert not rules.permits("rm")
 
 
 def test_sizes_may_be_written_with_a_unit():
-    limits = Limits.model_validate({"max_request_bytes": "8MiB"})
+    limits = LimitsConfig.model_validate({"max_request_bytes": "8MiB"})
     assert limits.max_request_bytes == 8 * 1024**2
 
 
 def test_without_a_profile_the_view_is_the_gateways_own():
-    view = Config(metatools={"browse_tools": False}).view()
+    view = Config(metatools={"browse_tools": False}).resolve_profile()
     assert (view.exposure, view.discovery_budget) == ("meta", 2000)
     assert view.metatools == set(META_TOOLS) - {"browse_tools"}
     assert (view.servers, view.tools) == (("*",), ("*",))
@@ -145,31 +145,31 @@ def test_a_profile_inherits_what_it_does_not_say():
             )
         },
     )
-    view = config.view("work")
+    view = config.resolve_profile("work")
     assert (view.exposure, view.discovery_budget) == ("full", 900)
     assert view.metatools == set(META_TOOLS) - {"browse_tools"}
 
 
 def test_an_unknown_profile_gets_the_known_ones_back():
     with pytest.raises(UnknownName, match="no profile 'wrok'") as caught:
-        Config(profiles={"work": Profile()}).view("wrok")
+        Config(profiles={"work": Profile()}).resolve_profile("wrok")
     assert "work" in caught.value.nearest
 
 
-@pytest.mark.parametrize("name", ["portico", "my.server", "", "a b", "x" * (LONGEST_NAME + 1)])
+@pytest.mark.parametrize("name", ["portico", "my.server", "", "a b", "x" * (MAX_SERVER_NAME_LENGTH + 1)])
 def test_a_server_name_that_could_not_be_addressed_is_refused(name: str):
     with pytest.raises(ValidationError):
         Config(servers={name: backend(command="x")})
 
 
 def test_every_key_has_help_that_ends_like_a_sentence():
-    for key in keys():
-        assert key.help, key.dotted
-        assert key.help.endswith("."), key.dotted
+    for key in iter_keys():
+        assert key.help, key.dotted_name
+        assert key.help.endswith("."), key.dotted_name
 
 
 def test_every_scalar_outside_servers_and_profiles_has_its_variable():
-    variables = {key.dotted: key.environment for key in keys()}
+    variables = {key.dotted_name: key.environment_variable for key in iter_keys()}
     assert variables["gateway.port"] == "PORTICO_PORT"
     assert variables["gateway.token"] == "PORTICO_TOKEN"
     assert variables["exposure"] == "PORTICO_EXPOSURE"
@@ -183,7 +183,7 @@ def test_every_scalar_outside_servers_and_profiles_has_its_variable():
 
 
 def test_what_portico_finds_out_itself_is_no_key():
-    assert not {"servers.*.problem", "servers.*.written", "written"} & {key.dotted for key in keys()}
+    assert not {"servers.*.problem", "servers.*.written", "written"} & {key.dotted_name for key in iter_keys()}
 
 
 # --- the fingerprint: the same for the same tools, another for others ---
@@ -204,7 +204,7 @@ BASE = {"command": "npx", "args": ["-y", "server"], "env": {"KEY": "one"}, "cwd"
     ],
 )
 def test_what_decides_the_tools_changes_the_fingerprint(change: dict[str, Any]):
-    assert fingerprint(backend(**{**BASE, **change})) != fingerprint(backend(**BASE))
+    assert compute_fingerprint(backend(**{**BASE, **change})) != compute_fingerprint(backend(**BASE))
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,12 @@ def test_what_decides_the_tools_changes_the_fingerprint(change: dict[str, Any]):
     ],
 )
 def test_what_does_not_decide_the_tools_leaves_the_fingerprint(change: dict[str, Any]):
-    assert fingerprint(backend(**{**BASE, **change})) == fingerprint(backend(**BASE))
+    assert compute_fingerprint(backend(**{**BASE, **change})) == compute_fingerprint(backend(**BASE))
 
 
 def test_a_renewed_token_is_the_same_server_and_another_header_is_not():
     def web(**headers: str) -> str:
-        return fingerprint(backend(url="https://example.com/mcp", headers=headers))
+        return compute_fingerprint(backend(url="https://example.com/mcp", headers=headers))
 
     assert web(Authorization="Bearer one") == web(authorization="Bearer two")
     assert web(Authorization="Bearer one") != web(Authorization="Bearer one", Tenant="x")
@@ -234,16 +234,16 @@ def test_a_renewed_token_is_the_same_server_and_another_header_is_not():
 def test_a_recording_that_changed_is_another_server(tmp_path: Path):
     listing = tmp_path / "listing.json"
     server = backend(recorded=str(listing))
-    missing = fingerprint(server)
+    missing = compute_fingerprint(server)
     listing.write_text("{}")
-    first = fingerprint(server)
+    first = compute_fingerprint(server)
     os.utime(listing, ns=(1, 1))
-    assert len({missing, first, fingerprint(server)}) == 3
-    assert fingerprint(server) == fingerprint(server)
+    assert len({missing, first, compute_fingerprint(server)}) == 3
+    assert compute_fingerprint(server) == compute_fingerprint(server)
 
 
 def test_the_fingerprint_contains_no_value():
-    digest = fingerprint(backend(command="x", env={"KEY": "abc"}))
+    digest = compute_fingerprint(backend(command="x", env={"KEY": "abc"}))
     assert len(digest) == 32
     assert set(digest) <= set("0123456789abcdef")
 
@@ -265,25 +265,25 @@ def test_the_fingerprint_contains_no_value():
     ],
 )
 def test_any_name_becomes_a_legal_key(name: str, key: str):
-    assert server_key(name) == key
+    assert to_server_key(name) == key
 
 
 def test_names_that_ascii_cannot_write_stay_apart():
-    names = [server_key(name) for name in ("文件", "天气", "文件 fs", "天气 fs", "🚀", "…")]
+    names = [to_server_key(name) for name in ("文件", "天气", "文件 fs", "天气 fs", "🚀", "…")]
     assert len(set(names)) == len(names)
 
 
 def test_long_names_that_begin_alike_stay_apart():
-    first, second = (server_key("a" * 60 + end) for end in "xy")
+    first, second = (to_server_key("a" * 60 + end) for end in "xy")
     assert first != second
-    assert len(first) == LONGEST_NAME
+    assert len(first) == MAX_SERVER_NAME_LENGTH
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_every_text_has_a_key_that_a_config_takes_and_that_is_its_own_key(name: str):
-    key = server_key(name)
-    assert server_key(key) == key
+    key = to_server_key(name)
+    assert to_server_key(key) == key
     if key != "portico":
         Config(servers={key: backend(command="x")})
 

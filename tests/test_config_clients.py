@@ -73,7 +73,7 @@ def test_claude_code_project_file(tmp_path: Path):
     assert (api.kind, api.url, api.headers) == ("http", "https://api.example.com/mcp", {"Authorization": "Bearer k"})
     assert api.timeouts.call_s == 600
     assert helper.kind == "sse"
-    assert not socket.usable
+    assert not socket.is_usable
     assert socket.problem == "its transport 'ws' is not supported: stdio, http and sse are"
     warnings = "\n".join(map(str, loaded.warnings))
     assert ".mcp.json:8: servers.api.oauth: signing in with OAuth is not done here" in warnings
@@ -140,7 +140,7 @@ def test_vs_code_with_comments_tabs_trailing_commas_and_inputs(tmp_path: Path, l
     assert github.problem is not None
     assert "asks for the input 'github-token'" in github.problem
     assert "write ${GITHUB_TOKEN}" in github.problem
-    assert local.usable
+    assert local.is_usable
     assert (local.command, local.cwd) == (f"{tmp_path}/bin/server", str(tmp_path))
     assert local.args == ("--home", str(Path.home()), "--key=k")
     assert local.env == {"FROM_FILE": "1"}
@@ -182,7 +182,7 @@ def test_cursor(tmp_path: Path):
         {"TOKEN": "t"},
     )
     remote, local = loaded.config.servers.values()
-    assert remote.usable, "what is left out needs no variables"
+    assert remote.is_usable, "what is left out needs no variables"
     assert remote.headers == {"Authorization": "Bearer t"}
     assert local.args == (f"{tmp_path}/project/tools/project.py",)
 
@@ -205,7 +205,7 @@ def test_cline(tmp_path: Path):
             "url": "https://example.com/mcp",
         },
     )
-    assert (server.kind, server.timeouts.call_s, server.usable) == ("http", 60, True)
+    assert (server.kind, server.timeouts.call_s, server.is_usable) == ("http", 60, True)
     assert "autoApprove" in warnings
 
 
@@ -374,7 +374,7 @@ def test_librechat(tmp_path: Path):
 
 def test_a_key_nobody_knows_is_left_out_and_told(tmp_path: Path):
     server, warnings = load_entry(tmp_path, {"command": "x", "quantumMode": True})
-    assert server.usable
+    assert server.is_usable
     assert "only its client uses: quantumMode" in warnings
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.config import BackendConfig, Config
-from portico.config_file import LoadedConfig, load, masked
-from portico.config_file.client_keys import RENAMED, SECONDS, UNSUPPORTED
+from portico.config_file import LoadedConfig, load, mask_config
+from portico.config_file.client_keys import RENAMED_KEYS, TIMEOUT_KEYS, UNSUPPORTED_KEYS
 from portico.errors import ConfigError
 
 Environ = Mapping[str, str]
@@ -104,7 +104,7 @@ def test_a_whole_file_loads(project: Project):
     assert files.args == ("files-server", "--root", ".")
     assert files.cwd == str(project.folder / "sub")
     assert (files.start, files.isolation, files.protocol, files.ttl_s) == ("boot", "session", "legacy", 60)
-    assert files.tools.name_of("read_file") == "read"
+    assert files.tools.get_exposed_name("read_file") == "read"
     assert files.timeouts.list_s == 3
     assert config.servers["tape"].recorded == project.folder / "tapes.jsonl.gz"
     assert config.servers["tape"].recorded_slug == "airbnb"
@@ -113,8 +113,8 @@ def test_a_whole_file_loads(project: Project):
     assert config.gateway.token is not None
     assert config.gateway.token.get_secret_value() == "abc"
     assert config.limits.max_request_bytes == 1024**2
-    assert config.view("work").exposure == "code"
-    assert config.view("empty").exposure == "full"
+    assert config.resolve_profile("work").exposure == "code"
+    assert config.resolve_profile("empty").exposure == "full"
     assert loaded.warnings == ()
     assert loaded.path == project.folder / "portico.yaml"
 
@@ -540,8 +540,8 @@ def test_a_missing_variable_costs_its_server_and_no_other(project: Project):
         "url: the environment variable BASE is not set: set it, or write ${BASE:-default}; "
         "headers.Authorization: the environment variable TOKEN is not set: set it, or write ${TOKEN:-default}"
     )
-    assert not servers["broken"].usable
-    assert servers["fine"].usable
+    assert not servers["broken"].is_usable
+    assert servers["fine"].is_usable
     assert [warning.key for warning in loaded.warnings] == ["servers.broken"]
     assert loaded.warnings[0].line == 2
 
@@ -615,7 +615,7 @@ def test_an_env_file_that_is_not_there_costs_its_server_alone(project: Project):
     servers = project.load("servers: {a: {command: x, env_file: gone.env}, b: {command: x}}").config.servers
     assert servers["a"].problem is not None
     assert "gone.env cannot be read" in servers["a"].problem
-    assert servers["b"].usable
+    assert servers["b"].is_usable
 
 
 def test_loading_twice_gives_equal_configurations(project: Project):
@@ -638,9 +638,9 @@ ANYTHING = st.recursive(
 )
 ENTRY_KEYS = [
     *BackendConfig.model_fields,
-    *RENAMED,
-    *SECONDS,
-    *UNSUPPORTED,
+    *RENAMED_KEYS,
+    *TIMEOUT_KEYS,
+    *UNSUPPORTED_KEYS,
     *["alwaysAllow", "enabled", "includeTools", "excludeTools", "bearer_token_env_var", "env_http_headers"],
     *["requestOptions", "zzz"],
 ]
@@ -666,7 +666,7 @@ def test_whatever_is_written_loads_or_is_refused_as_a_configuration(
     except ConfigError as error:
         refused = error
     else:
-        assert json.dumps(masked(loaded.config))
+        assert json.dumps(mask_config(loaded.config))
         assert all(str(warning) for warning in loaded.warnings)
     assert refused is None or refused.file == name
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from portico.config import BackendConfig, Config
-from portico.config_file import load, masked
-from portico.config_file.masking import masked_args, masked_text
+from portico.config_file import load, mask_config
+from portico.config_file.mask import mask_args, mask_text
 
 
 def shown(
@@ -19,7 +19,7 @@ def shown(
 ) -> tuple[dict[str, Any], str]:
     (folder / "portico.yaml").write_text(text)
     loaded = load("portico.yaml", flags, environ or {}, cwd=folder)
-    value = masked(loaded.config)
+    value = mask_config(loaded.config)
     return value, json.dumps([value, {key: str(source) for key, source in loaded.sources.items()}])
 
 
@@ -112,7 +112,7 @@ def test_a_problem_is_shown_in_its_own_words(tmp_path: Path):
     ],
 )
 def test_harmless_text_is_left_alone(text: str):
-    assert masked_text(text) == text
+    assert mask_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_harmless_text_is_left_alone(text: str):
 )
 def test_what_has_the_shape_of_a_key_is_masked_wherever_it_stands(secret: str):
     for text in (secret, f"--flag={secret}", f"https://example.com/{secret}/mcp", f"a {secret}, b"):
-        assert secret not in masked_text(text)
+        assert secret not in mask_text(text)
 
 
 @settings(deadline=None)
@@ -146,7 +146,7 @@ def test_what_has_the_shape_of_a_key_is_masked_wherever_it_stands(secret: str):
 )
 def test_what_follows_a_secret_flag_never_shows(secret: str, flag: str):
     for args in ([flag, secret], [f"{flag}={secret}"], ["run", flag, secret, "x"]):
-        assert secret not in " ".join(masked_args(args, {}))
+        assert secret not in " ".join(mask_args(args, {}))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
@@ -182,13 +182,13 @@ servers:
     ],
 )
 def test_a_command_line_that_a_server_repeats_shows_no_secret(text: str):
-    assert "hidden" not in masked_text(text)
-    assert "***" in masked_text(text)
+    assert "hidden" not in mask_text(text)
+    assert "***" in mask_text(text)
 
 
 @pytest.mark.parametrize("text", ["use --key-file x.pem", "--author bob1", "the option --port 8080", "-" * 100])
 def test_words_that_are_no_secret_are_left_alone(text: str):
-    assert masked_text(text) == text
+    assert mask_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_words_that_are_no_secret_are_left_alone(text: str):
 )
 def test_a_long_line_is_masked_in_no_time(piece: str):
     # A server may write whatever it likes, and what it writes is masked where everybody waits for it.
-    masked_text(piece * (50_000 // len(piece)))
+    mask_text(piece * (50_000 // len(piece)))
 
 
 def test_neither_structure_nor_our_own_words_are_taken_for_a_secret() -> None:
-    assert masked_text('"oauthAccount": {"emailAddress": 1}') == '"oauthAccount": {"emailAddress": 1}'
+    assert mask_text('"oauthAccount": {"emailAddress": 1}') == '"oauthAccount": {"emailAddress": 1}'
     said = "env.API_TOKEN: the environment variable THINK_TOKEN is not set"
-    assert masked_text(said) == said
-    assert masked_text("api_token: hunter2") == "api_token: ***"
-    assert masked_text('"password": "hunter2"}') == '"password": "***"}'
+    assert mask_text(said) == said
+    assert mask_text("api_token: hunter2") == "api_token: ***"
+    assert mask_text('"password": "hunter2"}') == '"password": "***"}'

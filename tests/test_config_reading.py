@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config_file.finding import Finding
-from portico.config_file.reading import FASTEST_LOADER, Node, read_tree
+from portico.config_file.findings import ConfigFinding
+from portico.config_file.tree_reader import FASTEST_LOADER, ConfigNode, read_tree
 
 
-def plain(node: Node | None) -> Any:
+def plain(node: ConfigNode | None) -> Any:
     if node is None:
         return None
     if node.entries is not None:
@@ -25,7 +25,7 @@ LOADERS = st.sampled_from([FASTEST_LOADER, yaml.SafeLoader])
 """The library comes without its C part on some machines."""
 
 
-def read(text: str, file: str = "file.json", loader: Any = FASTEST_LOADER) -> tuple[Any, list[Finding]]:
+def read(text: str, file: str = "file.json", loader: Any = FASTEST_LOADER) -> tuple[Any, list[ConfigFinding]]:
     node, findings = read_tree(text.encode(), file, loader)
     return plain(node), findings
 
@@ -124,7 +124,7 @@ def test_broken_json_is_told_with_its_line(text: str, line: int, words: str):
 @given(st.binary(max_size=200), st.sampled_from(["f.json", "f.yaml", "f"]), LOADERS)
 def test_no_bytes_whatever_break_the_reader(data: bytes, file: str, loader: Any):
     node, findings = read_tree(data, file, loader)
-    assert node is None or isinstance(node, Node)
+    assert node is None or isinstance(node, ConfigNode)
     assert all(finding.file == file for finding in findings)
 
 

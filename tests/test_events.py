@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from portico.events import Bus, CatalogChanged, Event, Searched, ToolCalled, UpstreamReady
+from portico.events import CatalogChanged, Event, EventBus, ToolCalled, ToolsFound, UpstreamReady
 
 
 def test_everyone_who_subscribed_hears():
-    bus, first, second = Bus(), list[Event](), list[Event]()
+    bus, first, second = EventBus(), list[Event](), list[Event]()
     bus.subscribe(first.append)
     bus.subscribe(second.append)
     bus.publish(UpstreamReady("s"))
@@ -16,7 +16,7 @@ def test_everyone_who_subscribed_hears():
 
 
 def test_whoever_ends_their_subscription_hears_no_more_and_may_end_it_twice():
-    bus, heard = Bus(), list[Event]()
+    bus, heard = EventBus(), list[Event]()
     end = bus.subscribe(heard.append)
     end()
     end()
@@ -25,7 +25,7 @@ def test_whoever_ends_their_subscription_hears_no_more_and_may_end_it_twice():
 
 
 def test_a_listener_that_fails_is_logged_and_the_others_still_hear(caplog: pytest.LogCaptureFixture):
-    bus, heard = Bus(), list[Event]()
+    bus, heard = EventBus(), list[Event]()
 
     def fail(event: Event) -> None:
         raise RuntimeError("deaf")
@@ -39,7 +39,7 @@ def test_a_listener_that_fails_is_logged_and_the_others_still_hear(caplog: pytes
 
 
 def test_subscribing_while_an_event_is_told_is_hearing_the_next_one():
-    bus, heard = Bus(), list[Event]()
+    bus, heard = EventBus(), list[Event]()
 
     def join(event: Event) -> None:
         end()
@@ -53,16 +53,16 @@ def test_subscribing_while_an_event_is_told_is_hearing_the_next_one():
 
 @pytest.mark.parametrize("field", ["added", "removed", "changed"])
 def test_a_change_is_of_tools_when_any_tool_differs(field: str):
-    assert CatalogChanged("s", **{field: ("s.t",)}).tools  # pyright: ignore[reportArgumentType]
-    assert not CatalogChanged("s", resources=True, prompts=True).tools
+    assert CatalogChanged("s", **{field: ("s.t",)}).tools_changed  # pyright: ignore[reportArgumentType]
+    assert not CatalogChanged("s", resources_changed=True, prompts_changed=True).tools_changed
 
 
 def test_whoever_asked_for_a_kind_hears_that_kind_alone():
-    bus, heard = Bus(), list[Event]()
-    assert not bus.asked_for(Searched)
-    end = bus.subscribe(heard.append, Searched, ToolCalled)
-    assert bus.asked_for(Searched)
-    told: list[Event] = [Searched("q", ("s.t",)), UpstreamReady("s"), ToolCalled("s.t", "h", 0.1, True)]
+    bus, heard = EventBus(), list[Event]()
+    assert not bus.has_subscribers(ToolsFound)
+    end = bus.subscribe(heard.append, ToolsFound, ToolCalled)
+    assert bus.has_subscribers(ToolsFound)
+    told: list[Event] = [ToolsFound("q", ("s.t",)), UpstreamReady("s"), ToolCalled("s.t", "h", 0.1, True)]
     for event in told:
         bus.publish(event)
     assert heard == [told[0], told[2]]
@@ -70,4 +70,4 @@ def test_whoever_asked_for_a_kind_hears_that_kind_alone():
     end()
     bus.publish(told[0])
     assert len(heard) == 2
-    assert not bus.asked_for(Searched)
+    assert not bus.has_subscribers(ToolsFound)

@@ -8,7 +8,7 @@ import pytest
 from portico.config import Config, Profile
 from portico.errors import BackendUnavailable, RemoteError
 from portico.testing import FakeBackend, Transport, connect, gateway_over, serve_http
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 
 PATIENCE_S = 20.0
 ECHO: Raw = {"name": "echo", "inputSchema": {"type": "object"}}
@@ -46,7 +46,7 @@ async def test_a_client_may_come_by_a_profile(transport: Transport) -> None:
 async def test_a_fake_answers_as_it_is_told_and_remembers_what_it_was_asked() -> None:
     backend = echoing()
 
-    async def later(params: Raw, how: Ask) -> Raw:
+    async def later(params: Raw, how: RequestOptions) -> Raw:
         await asyncio.sleep(0)
         return {"messages": [], "description": params["name"]}
 
@@ -77,7 +77,7 @@ async def test_a_fake_refuses_errs_and_has_no_answer_to_what_it_was_not_told() -
 
 
 async def test_a_fake_that_is_too_slow_times_out_like_any_server() -> None:
-    async def never(_: Raw, __: Ask) -> Raw:
+    async def never(_: Raw, __: RequestOptions) -> Raw:
         await asyncio.Event().wait()
         return {}
 
@@ -85,14 +85,14 @@ async def test_a_fake_that_is_too_slow_times_out_like_any_server() -> None:
     backend.on("tools/list", never)
     connection = await backend.connect(_Deaf())
     with pytest.raises(BackendUnavailable, match="tools/list"):
-        await connection.request("tools/list", None, Ask(timeout=0.01))
+        await connection.request("tools/list", None, RequestOptions(timeout=0.01))
     await connection.close()
 
 
 class _Deaf:
-    def notified(self, method: str, params: Raw) -> None: ...
+    def on_notification(self, method: str, params: Raw) -> None: ...
 
-    def lost(self, reason: str) -> None: ...
+    def on_lost(self, reason: str) -> None: ...
 
 
 async def test_a_fake_changes_dies_and_comes_back() -> None:
@@ -114,4 +114,4 @@ async def test_a_gateway_is_served_over_http_with_options() -> None:
 
 async def test_two_gateways_over_fakes_know_nothing_of_each_other() -> None:
     async with gateway_over({"fake": echoing()}), gateway_over({"fake": FakeBackend()}) as other:
-        assert other.view().snapshot.tools == {}
+        assert other.get_view().snapshot.tools == {}

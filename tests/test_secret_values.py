@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from portico.config_file import load
-from portico.config_file.secret_values import Mask, secret_values
+from portico.config_file.secret_values import SecretMask, collect_secret_values
 
 CONFIG = """
 gateway: {token: hidden-token}
@@ -27,7 +27,7 @@ servers:
 def secrets(tmp_path: Path) -> frozenset[str]:
     (tmp_path / "portico.yaml").write_text(CONFIG)
     environ = {"EXPANDED": "hidden-expanded", "INHERITED": "hidden-inherited"}
-    return secret_values(load("portico.yaml", {}, environ, cwd=tmp_path).config, environ)
+    return collect_secret_values(load("portico.yaml", {}, environ, cwd=tmp_path).config, environ)
 
 
 @pytest.mark.parametrize(
@@ -52,23 +52,23 @@ def secrets(tmp_path: Path) -> frozenset[str]:
     ],
 )
 def test_every_secret_is_found_wherever_it_stands(secrets: frozenset[str], text: str) -> None:
-    assert "hidden" not in Mask(secrets).over(f"before {text} after")
+    assert "hidden" not in SecretMask(secrets).apply(f"before {text} after")
 
 
 @pytest.mark.parametrize("text", ["/srv/data", "842000", "--verbose", "example.com", "1234567", "npx", "portico"])
 def test_what_is_no_secret_is_left_in_the_text(secrets: frozenset[str], text: str) -> None:
-    assert Mask(secrets).over(text) == text
+    assert SecretMask(secrets).apply(text) == text
 
 
 def test_a_secret_that_is_a_part_of_another_leaves_nothing_of_it() -> None:
-    assert Mask(["hidden", "hidden-longer"]).over("a hidden-longer b hidden") == "a *** b ***"
+    assert SecretMask(["hidden", "hidden-longer"]).apply("a hidden-longer b hidden") == "a *** b ***"
 
 
 def test_each_line_of_a_key_is_a_secret_of_its_own() -> None:
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nend\n"
-    told = Mask([key]).over("line 2: MIIEvQIBADANBgkqhkiG9w0, the end")
+    told = SecretMask([key]).apply("line 2: MIIEvQIBADANBgkqhkiG9w0, the end")
     assert told == "line 2: ***, the end"
 
 
 def test_without_secrets_a_text_stays_as_it_is() -> None:
-    assert Mask(()).over("anything at all") == "anything at all"
+    assert SecretMask(()).apply("anything at all") == "anything at all"

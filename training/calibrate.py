@@ -1,4 +1,4 @@
-"""How the constants of `portico.search.verdict` were fitted: when to say that nothing fits.
+"""How the constants of `portico.search.confidence` were fitted: when to say that nothing fits.
 
     python -m training.calibrate [--data DIR]… [--seed N] [--cache DIR] [--json FILE]
 
@@ -26,7 +26,7 @@ from benchmarks.tool_sets import Question, ToolSet, read_set
 from benchmarks.vector_cache import default_folder, vectors_of
 from numpy.typing import NDArray
 
-from portico.search import Index, verdict
+from portico.search import Index, confidence
 
 Numbers = NDArray[np.float64]
 Allow = Callable[[str], bool]
@@ -103,7 +103,7 @@ def cases_of(tools: ToolSet, index: Index, chance: random.Random) -> Iterator[Ca
     servers = sorted(set(server_of.values()) - {""}) if has_servers(tools) else []
     for number, question in enumerate(tools.questions):
         for kind, small, allow in catalogs(question, server_of, servers, chance):
-            mask = None if allow is None else index.mask(allow)
+            mask = None if allow is None else index.build_mask(allow)
             if mask is None or np.count_nonzero(mask) >= _FEWEST_TOOLS:
                 yield case(index, question, (tools.name, number, kind, small), mask)
 
@@ -141,11 +141,11 @@ def case(index: Index, question: Question, about: tuple[str, int, str, int], mas
 
     def listening(nearness: float, coverage: float, count: int) -> float:
         heard.append((nearness, coverage, float(np.log(max(count, 1)))))
-        return verdict.confidence(nearness, coverage, count)
+        return confidence.estimate_confidence(nearness, coverage, count)
 
     with exchanged({"search.confidence": listening}):
         ranking = index.search(question.text, 10, allow=mask)
-    return Case(*about, heard[0] if heard else None, ranking.weak)
+    return Case(*about, heard[0] if heard else None, ranking.is_weak)
 
 
 def weight(kind: str, servers: int, name: str) -> float:
@@ -196,15 +196,17 @@ def regression(evidence: Numbers, answers: Numbers, weights: Numbers) -> Numbers
 
 
 def shipped_fit() -> Fit:
-    """The constants of `portico.search.verdict`, read off the function itself."""
+    """The constants of `portico.search.confidence`, read off the function itself."""
 
     def evidence(nearness: float, coverage: float, count: int) -> float:
-        sure = verdict.confidence(nearness, coverage, count)
+        sure = confidence.estimate_confidence(nearness, coverage, count)
         return float(np.log(sure / (1 - sure)))
 
     offset = evidence(0, 0, 1)
     parts = (evidence(1, 0, 1), evidence(0, 1, 1), offset + (evidence(0, 0, 1000) - offset) / np.log(1000))
-    return Fit(np.array([*(part - offset for part in parts), offset]), float(np.log(verdict.WEAK / (1 - verdict.WEAK))))
+    return Fit(
+        np.array([*(part - offset for part in parts), offset]), float(np.log(confidence.WEAK / (1 - confidence.WEAK)))
+    )
 
 
 def evidence_of(cases: Iterable[Case]) -> Numbers:

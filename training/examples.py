@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portico.search.dense.text import compose, in_words
+from portico.search.dense.document_text import compose_text, to_words
 from training.noise import misspelt
 
 QUERIES = Path(__file__).parent / "queries"
@@ -53,7 +53,7 @@ def examples(texts: Mapping[str, str], chance: random.Random, queries: Path = QU
                 yield Example(query, row["id"], WEIGHT_OTHER * stress, foreign=True, held=held)
     for tool in texts:
         server, _, name = tool.partition("/")
-        query = in_words(name) if chance.random() < 0.5 else f"{in_words(server)} {in_words(name)}"
+        query = to_words(name) if chance.random() < 0.5 else f"{to_words(server)} {to_words(name)}"
         yield Example(query, tool, WEIGHT_NAME, noisy=True, held=is_held(tool))
 
 
@@ -74,7 +74,7 @@ def bare(texts: Mapping[str, str]) -> dict[str, str]:
 def recorded(path: Path) -> dict[str, str]:
     """The texts of the tools in recorded listings."""
     return {
-        f"{server['slug']}/{tool['name']}": compose(
+        f"{server['slug']}/{tool['name']}": compose_text(
             server["slug"], tool["name"], tool.get("description") or "", tool.get("title") or ""
         )
         for server in read_lines(path)
@@ -95,7 +95,7 @@ def ours(queries: Path = QUERIES) -> dict[str, str]:
 
 def _text(row: Mapping[str, str]) -> str:
     server, _, name = row["id"].partition("/")
-    return compose(server, name, row["text"])
+    return compose_text(server, name, row["text"])
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, TensorProto
 
-from portico.search.dense.model_files import IDENTITY, OUTLINE, identity
+from portico.search.dense.model_files import IDENTITY_KEY, OUTLINE_FILE, compute_model_identity
 
 _LARGE = 65_536
 
@@ -29,7 +29,7 @@ def outline(whole: Path) -> ModelProto:
             table.data_location = TensorProto.EXTERNAL
             for key, value in place.items():
                 table.external_data.add(key=key, value=str(value))
-    model.metadata_props.add(key=IDENTITY, value=identity(whole))
+    model.metadata_props.add(key=IDENTITY_KEY, value=compute_model_identity(whole))
     return model
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     whole: Path = parser.parse_args().model
-    whole.with_name(OUTLINE).write_bytes(outline(whole).SerializeToString())
+    whole.with_name(OUTLINE_FILE).write_bytes(outline(whole).SerializeToString())
 
 
 if __name__ == "__main__":

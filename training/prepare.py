@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from portico.search.dense.text import LIMIT, QUERY_LIMIT, compose
+from portico.search.dense.document_text import DOCUMENT_TOKENS, QUERY_TOKENS, compose_text
 from training.base import read_base
 from training.examples import QUERIES, Example, bare, examples, given, ours, read_lines, recorded
 from training.languages import LANGUAGES
@@ -71,7 +71,7 @@ def tool_columns(
     number = {tool: at for at, tool in enumerate(texts)}
     servers = {server: at for at, server in enumerate(dict.fromkeys(tool.partition("/")[0] for tool in texts))}
     return {
-        **tokens.ragged(texts.values(), LIMIT).columns("documents"),
+        **tokens.ragged(texts.values(), DOCUMENT_TOKENS).columns("documents"),
         **tokens.ragged((row.query for row in rows), _TRAINING_QUERY_LIMIT).columns("queries"),
         "document_of": np.array([number[row.tool] for row in rows], dtype=np.int32),
         "server_of": np.array([servers[row.tool.partition("/")[0]] for row in rows], dtype=np.int32),
@@ -89,10 +89,10 @@ def set_columns(
     """An evaluation set, and its right answers by place."""
     place = {tool["id"]: at for at, tool in enumerate(tools)}
     asked = [query for query in queries if query["groups"]]
-    texts = (compose(tool["server"] or "", tool["name"], tool["description"] or "") for tool in tools)
+    texts = (compose_text(tool["server"] or "", tool["name"], tool["description"] or "") for tool in tools)
     columns = {
-        **tokens.ragged(texts, LIMIT).columns(f"{name}.documents"),
-        **tokens.ragged((query["query"] for query in asked), QUERY_LIMIT).columns(f"{name}.queries"),
+        **tokens.ragged(texts, DOCUMENT_TOKENS).columns(f"{name}.documents"),
+        **tokens.ragged((query["query"] for query in asked), QUERY_TOKENS).columns(f"{name}.queries"),
     }
     groups = [[[place[tool] for tool in group if tool in place] for group in query["groups"]] for query in asked]
     return columns, {"groups": groups}

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.pool import Pool
 
-from portico.search.dense.wordpiece import WordPiece
+from portico.search.dense.wordpiece import WordPieceTokenizer
 from training.texts import Ragged
 
 _CHUNK = 20_000
-_of_this_process: dict[str, WordPiece] = {}
+_of_this_process: dict[str, WordPieceTokenizer] = {}
 
 
 class Tokeniser:
@@ -33,7 +33,7 @@ def tokeniser(vocabulary: Sequence[str]) -> Generator[Tokeniser]:
 
 
 def _start(vocabulary: Sequence[str]) -> None:
-    _of_this_process["reader"] = WordPiece({piece: number for number, piece in enumerate(vocabulary)})
+    _of_this_process["reader"] = WordPieceTokenizer({piece: number for number, piece in enumerate(vocabulary)})
 
 
 def _encoded(texts: list[str], limit: int) -> Ragged:

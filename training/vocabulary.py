@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from portico.search.dense.wordpiece import WordPiece, split
+from portico.search.dense.wordpiece import WordPieceTokenizer, split_words
 
 _PER_LANGUAGE = 400_000
 """Words of a language that are counted: more of one does not make its pieces more useful."""
@@ -30,7 +30,7 @@ def _counted(texts: Iterable[tuple[str, str]]) -> dict[str, Counter[str]]:
     totals: Counter[str] = Counter()
     for language, text in texts:
         if totals[language] < _PER_LANGUAGE:
-            words = [word for word in split(text) if not word.isascii() or word.isalpha()]
+            words = [word for word in split_words(text) if not word.isascii() or word.isalpha()]
             counts.setdefault(language, Counter()).update(words)
             totals[language] += len(words)
     return counts
@@ -48,6 +48,6 @@ def _evened(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
 def parts_of(base: Sequence[str], pieces: Iterable[str]) -> list[list[int]]:
     """How the base's vocabulary would cut each new piece: its vector starts as the mean of theirs."""
     numbers = {piece: number for number, piece in enumerate(base)}
-    reader, unknown = WordPiece(numbers), numbers["[UNK]"]
+    reader, unknown = WordPieceTokenizer(numbers), numbers["[UNK]"]
     cut = (reader.encode(piece.removeprefix("##"), 32)[1:-1] for piece in pieces)
     return [[number for number in found if number != unknown] for found in cut]

@@ -18,8 +18,8 @@ from benchmarks.peering.gateways import Gateway
 from benchmarks.peering.upstreams import Recording, serving
 from benchmarks.rounds import Samples, turns
 from benchmarks.table import Cell, Table
-from portico.disclosure.cost import listed_tokens
-from portico.disclosure.tokens import Counter, best_counter
+from portico.rendering.listing_cost import count_listed_tokens
+from portico.rendering.token_count import TokenCounter, get_best_counter
 
 IMPORT_MCP = 'python -c "import mcp"'
 DIRECT = "each server listed directly"
@@ -88,8 +88,8 @@ async def _start(gateway: Gateway, home: Path, servers: Sequence[str], cost: Cos
             if calls:
                 # Listed again, because a gateway may have answered before it knew all of its servers.
                 tools, instructions = await taken.listing()
-                counter = best_counter()
-                cost.tools, cost.tokens = len(tools), sum(listed_tokens(tool, counter.count) for tool in tools)
+                counter = get_best_counter()
+                cost.tools, cost.tokens = len(tools), sum(count_listed_tokens(tool, counter.count) for tool in tools)
                 cost.instructions = counter.count(instructions)
                 cost.memory = process.memory
                 for _ in range(calls):
@@ -104,11 +104,11 @@ def _import_mcp() -> float:
     return time.perf_counter() - begun
 
 
-def direct(recordings: Mapping[str, Recording], counter: Counter) -> tuple[int, int]:
+def direct(recordings: Mapping[str, Recording], counter: TokenCounter) -> tuple[int, int]:
     """Tools and tokens of a client that is connected to every server itself."""
     tools: list[dict[str, Any]] = [tool for one in recordings.values() for tool in one["tools"]]
     said = (one["initialize"].get("instructions") or "" for one in recordings.values())
-    return len(tools), sum(listed_tokens(tool, counter.count) for tool in tools) + sum(map(counter.count, said))
+    return len(tools), sum(count_listed_tokens(tool, counter.count) for tool in tools) + sum(map(counter.count, said))
 
 
 def tables(
@@ -116,7 +116,7 @@ def tables(
 ) -> tuple[Table, Table]:
     """Tokens, then start and memory."""
     costs, floor, failed = found
-    counter = best_counter()
+    counter = get_best_counter()
     tools, tokens = direct(recordings, counter)
     listed: list[tuple[Cell, ...]] = [(DIRECT, tools, tokens, "100%", "")]
     started: list[tuple[Cell, ...]] = [(IMPORT_MCP, floor.percentile(0.5) * 1000, 1.0, None, None, None, None, "")]

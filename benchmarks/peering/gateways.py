@@ -83,12 +83,12 @@ class Portico(Gateway):
 
     async def fill(self, folder: Path, upstreams: Sequence[Upstream]) -> None:
         """Wait for the vectors once; on every later start they are there."""
-        from portico.app import Gateway as App
+        from portico.app import GatewayRuntime as App
         from portico.config_file import load
 
         async with App(load(folder / "portico.yaml").config) as app:
-            await app.listed()
-            while app.catalog.unencoded and (task := app.catalog.encode()) is not None:
+            await app.wait_until_listed()
+            while app.catalog.unencoded_count and (task := app.catalog.start_encoding()) is not None:
                 await task
 
     def call(self, server: str, tool: str, arguments: dict[str, Any]) -> Request:

@@ -8,16 +8,16 @@ from cyclopts import App, Group, Parameter
 from cyclopts.argument import Argument
 
 from docs.generate.markdown import block, code, joined, table, values
-from portico.cli import ending
-from portico.cli.commands import app
+from portico.cli import exit
+from portico.cli.command_table import app
 
 _EXITS = {
-    ending.DONE: "Done.",
-    ending.FAILED: "Failed; stderr says why and what to do. Also what a check answers that found something "
+    exit.EXIT_OK: "Done.",
+    exit.EXIT_FAILED: "Failed; stderr says why and what to do. Also what a check answers that found something "
     "(`doctor`, `tokens --verify`).",
-    ending.UNUSABLE: "The configuration or the command line cannot be used.",
-    ending.INTERRUPTED: "Interrupted by Ctrl+C.",
-    ending.UNREAD: "Whoever read the output has gone.",
+    exit.EXIT_INVALID: "The configuration or the command line cannot be used.",
+    exit.EXIT_INTERRUPTED: "Interrupted by Ctrl+C.",
+    exit.EXIT_BROKEN_PIPE: "Whoever read the output has gone.",
 }
 
 

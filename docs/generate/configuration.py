@@ -7,26 +7,26 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from docs.generate.markdown import joined
-from portico.config_file.keys import Key, keys
+from portico.config_file.keys import ConfigKey, iter_keys
 
 _WORDS = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "Any": "any value"}
 
 
 def page() -> str:
     """Section by section, a heading for each key."""
-    sections: dict[str, list[Key]] = {"": []}
-    for key in keys():
+    sections: dict[str, list[ConfigKey]] = {"": []}
+    for key in iter_keys():
         sections.setdefault(".".join(key.path[:-1]), []).append(key)
     return joined(part for section, found in sections.items() for part in _section(section, found))
 
 
-def _section(name: str, found: list[Key]) -> Iterator[str]:
+def _section(name: str, found: list[ConfigKey]) -> Iterator[str]:
     yield f"### `{name}`" if name else "### Top level"
     for key in found:
         facts = [_type(key.type), f"default {_default(key)}"]
-        if key.environment:
-            facts.append(f"variable `{key.environment}`")
-        yield f"#### `{key.dotted}`"
+        if key.environment_variable:
+            facts.append(f"variable `{key.environment_variable}`")
+        yield f"#### `{key.dotted_name}`"
         yield f"{key.help}\n\n{' · '.join(facts)}"
 
 
@@ -45,9 +45,9 @@ def _type(text: str) -> str:
     return _WORDS.get(plain, plain)
 
 
-def _default(key: Key) -> str:
+def _default(key: ConfigKey) -> str:
     value: Any = key.default
-    if key.dotted == "data_dir":
+    if key.dotted_name == "data_dir":
         return "this user's data folder"
     if value is PydanticUndefined:
         return "none: it must be given"

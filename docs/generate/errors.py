@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from docs.generate.markdown import code, joined, table
 from portico import errors
-from portico.api.problems import on_portico_error
+from portico.api.problems import handle_portico_error
 from portico.errors import PorticoError
 
 ADVICE: Mapping[str, str] = {
@@ -82,4 +82,4 @@ def _said(name: str) -> str:
 
 
 def _status(error: type[PorticoError]) -> int:
-    return asyncio.run(on_portico_error(Request({"type": "http"}), error(""))).status_code
+    return asyncio.run(handle_portico_error(Request({"type": "http"}), error(""))).status_code

@@ -8,10 +8,17 @@ from typing import Any, cast
 
 from docs.generate.markdown import block, code, joined, table, values, written
 from portico.config import Config
-from portico.demo import servers
-from portico.disclosure.capability import capability_index
-from portico.disclosure.metatools import CALL, NAMES, READ, SEARCH, definitions, parameters
-from portico.disclosure.tokens import ESTIMATE
+from portico.demo import make_demo_servers
+from portico.meta_tools.capability_index import build_capability_index
+from portico.meta_tools.tool_definitions import (
+    CALL_TOOL,
+    META_TOOL_NAMES,
+    READ_RESULT,
+    SEARCH_TOOLS,
+    build_definitions,
+    get_parameters,
+)
+from portico.rendering.token_count import ESTIMATE_COUNTER
 from portico.testing import connect, gateway_over
 
 _WIDTH = 120
@@ -43,19 +50,22 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 def page() -> str:
     """A heading for each of them."""
     answers = asyncio.run(_answered())
-    shown = {one["name"]: one for one in definitions(NAMES, {})}
-    search = shown[SEARCH]
+    shown = {one["name"]: one for one in build_definitions(META_TOOL_NAMES, {})}
+    search = shown[SEARCH_TOOLS]
     # Whoever reads this has other servers: the index that clients get of theirs is left out.
-    shown[SEARCH] = {**search, "description": search["description"].removesuffix(capability_index({})).strip()}
-    costs = {name: ESTIMATE.count(json.dumps(tool, separators=(",", ":"))) for name, tool in shown.items()}
+    shown[SEARCH_TOOLS] = {
+        **search,
+        "description": search["description"].removesuffix(build_capability_index({})).strip(),
+    }
+    costs = {name: ESTIMATE_COUNTER.count(json.dumps(tool, separators=(",", ":"))) for name, tool in shown.items()}
     together = f"The {len(shown)} definitions cost about {sum(costs.values()):,} tokens together (an estimate)."
-    parts = (part for name in NAMES for part in _tool(shown[name], costs[name], answers[name]))
+    parts = (part for name in META_TOOL_NAMES for part in _tool(shown[name], costs[name], answers[name]))
     return joined([together, *parts])
 
 
 def _tool(tool: Mapping[str, Any], cost: int, answer: tuple[Mapping[str, Any], str]) -> Iterator[str]:
     name: str = tool["name"]
-    listed, takes = tool["inputSchema"], parameters(name)
+    listed, takes = tool["inputSchema"], get_parameters(name)
     hints = tool["annotations"]
     yield f"## `{name}`"
     yield f"> {tool['description']}"
@@ -113,9 +123,9 @@ def _settled(text: str) -> str:
 async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
     """What each is asked and says: from the same gateway, so that a result that was kept can be read."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
-    config = Config(servers=servers(), budgets={"result": 1000})  # pyright: ignore[reportArgumentType]
+    config = Config(servers=make_demo_servers(), budgets={"result": 1000})  # pyright: ignore[reportArgumentType]
     async with gateway_over(config=config) as gateway, connect(gateway) as client:
-        if (encoding := gateway.catalog.encode()) is not None:
+        if (encoding := gateway.catalog.start_encoding()) is not None:
             await asyncio.wait_for(encoding, 60)
 
         async def said(name: str, asked: Mapping[str, Any]) -> str:
@@ -123,10 +133,10 @@ async def _answered() -> dict[str, tuple[Mapping[str, Any], str]]:
             assert not result.is_error, result.content
             return _settled("\n".join(block.text for block in result.content if block.type == "text"))
 
-        for name in NAMES:
+        for name in META_TOOL_NAMES:
             asked = EXAMPLES[name]
-            if name == READ:
-                large = await said(CALL, _LARGE)
+            if name == READ_RESULT:
+                large = await said(CALL_TOOL, _LARGE)
                 kept = re.findall(r"portico://result/([\w-]+)", large)[0]
                 text = (await said(name, {**asked, "result_id": kept})).replace(kept, "…")
                 found[name] = asked, text

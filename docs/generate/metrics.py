@@ -7,25 +7,31 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs.generate.markdown import code, joined
 from docs.generate.metric_meanings import MEANINGS
-from portico.events import Bus, ScriptRan, ToolCalled, WorkflowRan
+from portico.events import EventBus, ScriptRan, ToolCalled, WorkflowRan
+from portico.observability.metric_sources import (
+    CacheStatistics,
+    MetricSources,
+    RequestLoad,
+    ServerToolCounts,
+    StoredItems,
+)
 from portico.observability.metrics import Metrics
-from portico.observability.sources import CacheUse, Crowd, Kept, Offer, Sources
 from portico.storage.rows import LedgerTotal
-from portico.upstream.supervisor import Status
+from portico.upstream.lifecycle.supervisor import UpstreamStatus
 
 _OURS = "portico_"
-_EVERYTHING = Sources(
-    statuses=lambda: [Status("a", "stdio", "ready", 0.0, memory=1, diagnostics={"instances": 1})],
+_EVERYTHING = MetricSources(
+    statuses=lambda: [UpstreamStatus("a", "stdio", "ready", 0.0, memory_bytes=1, diagnostics={"instances": 1})],
     tokens=LedgerTotal,
-    catalog=lambda: lambda: {"a": Offer(1, 0)},
-    cache=lambda: CacheUse(0, 0, Kept(0, 0)),
-    results=lambda: Kept(0, 0),
+    catalog=lambda: lambda: {"a": ServerToolCounts(1, 0)},
+    cache=lambda: CacheStatistics(0, 0, StoredItems(0, 0)),
+    results=lambda: StoredItems(0, 0),
     workers=lambda: {"lua": (0, 1)},
     clients=lambda: {"modern": 0},
-    crowd=lambda: Crowd(0, 0, 0),
-    recorded=lambda: True,
-    audited=lambda: True,
-    configured=lambda: True,
+    request_load=lambda: RequestLoad(0, 0, 0),
+    is_record_usable=lambda: True,
+    is_audit_usable=lambda: True,
+    is_config_usable=lambda: True,
 )
 
 
@@ -40,13 +46,13 @@ class Shown:
 
 def scraped() -> Mapping[str, Shown]:
     """Every metric of ours, by the name that queries use."""
-    bus = Bus()
+    bus = EventBus()
     metrics = Metrics(bus, _EVERYTHING)
     bus.publish(ToolCalled("a.b", "hash", 0.1, ok=False, error="timeout"))
     bus.publish(ScriptRan("lua", 0.1, "ok"))
     bus.publish(WorkflowRan(0.1, "finished"))
-    body, _ = metrics.rendered()
-    metrics.end()
+    body, _ = metrics.render()
+    metrics.unsubscribe()
     found: dict[str, Shown] = {}
     for family in text_string_to_metric_families(body.decode()):
         if family.name.startswith(_OURS):

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from docs.generate.markdown import code, joined, table
-from portico.disclosure.prompts import PROMPTS
-from portico.disclosure.resources import BUDGET, RESOURCES, TEMPLATES, TIER_BUDGETS
+from portico.profiles.prompts import PROMPTS
+from portico.profiles.resources import DEFAULT_BUDGET, RESOURCE_BUDGETS, RESOURCES, TEMPLATES
 
 
 def page() -> str:
@@ -27,7 +27,7 @@ def _resource(one: Mapping[str, Any], uri: str) -> Iterator[str]:
     yield one["description"]
     facts = [one.get("mimeType", "of the type that its server or tool gave it")]
     if one.get("mimeType") == "application/json":
-        facts.append(f"at most {TIER_BUDGETS.get(one['name'].replace('_', ' '), BUDGET):,} tokens at once")
+        facts.append(f"at most {RESOURCE_BUDGETS.get(one['name'].replace('_', ' '), DEFAULT_BUDGET):,} tokens at once")
     if "annotations" in one:
         facts.append(f"priority {one['annotations']['priority']}")
         facts.append(f"for {' and '.join(one['annotations']['audience'])}")

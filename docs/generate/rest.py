@@ -8,7 +8,7 @@ from typing import Any
 from httpx2 import ASGITransport, AsyncClient
 
 from docs.generate.markdown import code, joined, table, written
-from portico.api.app import OPENAPI, make_api
+from portico.api.app import OPENAPI_PATH, make_api
 from portico.testing import gateway_over
 
 # Not "Tools" alone: that is the name of a shape, which is linked by it.
@@ -113,8 +113,8 @@ def _default(schema: Mapping[str, Any]) -> str:
 
 async def _described() -> Mapping[str, Any]:
     async with gateway_over() as gateway:
-        view = gateway.view()
-        api = make_api(view.sight, view.searching, gateway.record, upstreams=gateway.upstreams)
+        view = gateway.get_view()
+        api = make_api(view.profile_state, view.search_service, gateway.store, upstreams=gateway.upstreams)
         async with AsyncClient(transport=ASGITransport(api), base_url="http://127.0.0.1") as client:
-            found: Mapping[str, Any] = (await client.get(OPENAPI)).json()
+            found: Mapping[str, Any] = (await client.get(OPENAPI_PATH)).json()
             return found

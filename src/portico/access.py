@@ -14,12 +14,12 @@ from urllib.parse import unquote
 
 MAX_URI_CHARS = 4_096
 """Of an address that is matched with globs or templates, subscribed to, remembered as a link, or read unlisted."""
-_END = r"(?:[/\\?#;]|%(?:25)?(?:2f|5c|3f|23|3b))"
-_IGNORED = re.compile(r"[\x00-\x20\x7f]")
-_REPEATED = re.compile(r"/(?:\.?/)+")
+_SEGMENT_END = r"(?:[/\\?#;]|%(?:25)?(?:2f|5c|3f|23|3b))"
+_IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f]")
+_REPEATED_SLASHES = re.compile(r"/(?:\.?/)+")
 """Slashes of a path that mean one: `//` and `/./`."""
-_MAX_DECODED = 4
-_CLIMBING = re.compile(rf"(?:^|{_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_END})", re.IGNORECASE)
+_MAX_DECODED_FORMS = 4
+_PARENT_SEGMENT = re.compile(rf"(?:^|{_SEGMENT_END})(?:\.|%(?:25)?2e){{2}}(?:$|{_SEGMENT_END})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Caller:
         return self.session or self.identity or self.name
 
     @property
-    def state(self) -> str:
+    def state_key(self) -> str:
         """Whose is what is kept for it (stored values, the last run, links); empty: nothing can be found for it."""
         return self.session or self.handle
 
     @property
-    def instance(self) -> str:
+    def instance_key(self) -> str:
         """Which instance of a server that keeps a state for each client is its own; empty: the one nobody owns."""
         return self.handle or self.session
 
@@ -57,7 +57,7 @@ class Caller:
 NO_CALLER = Caller()
 
 
-def next_to_drop(holders: Mapping[str, str]) -> str:
+def choose_entry_to_drop(holders: Mapping[str, str]) -> str:
     """Choose the entry to drop when there are too many: the oldest of the caller that holds most.
 
     `holders` maps each entry, oldest first, to whom it is counted for; it must not be empty.
@@ -75,7 +75,7 @@ class Globs:
     deny: tuple[str, ...] = ()
 
     @property
-    def narrows(self) -> bool:
+    def is_restrictive(self) -> bool:
         """Whether names are left out, whatever the default is."""
         return bool(self.deny) or (self.allow is not None and "*" not in self.allow)
 
@@ -96,17 +96,17 @@ class OfferRules:
     """What the configuration says of one server's resources and prompts."""
 
     server: str
-    narrowed: bool = False
+    has_hidden_tools: bool = False
     """Some of its tools are left out: then its resources and prompts are, too, unless they are named."""
     resources: Globs = Globs()
     prompts: Globs = Globs()
-    unlisted: bool = False
+    allows_unlisted: bool = False
     """Addresses that it does not list may be read."""
 
     @property
-    def hides_nothing(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether everything that it lists is kept."""
-        return not (self.narrowed or self.resources.narrows or self.prompts.narrows)
+        return not (self.has_hidden_tools or self.resources.is_restrictive or self.prompts.is_restrictive)
 
 
 @dataclass(frozen=True)
@@ -123,24 +123,24 @@ class Scope:
     """Of the servers that have any."""
 
     @property
-    def everything(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether nothing is left out."""
         offers = all(globs is None or "*" in globs for globs in (self.resources, self.prompts))
-        unruled = all(rule.hides_nothing for rule in self.rules)
+        unruled = all(rule.is_unrestricted for rule in self.rules)
         return "*" in self.servers and "*" in self.tools and offers and unruled
 
-    def sees_server(self, server: str) -> bool:
+    def can_see_server(self, server: str) -> bool:
         """Whether a server is shown."""
         return any(fnmatchcase(server, pattern) for pattern in self.servers)
 
-    def sees(self, address: str) -> bool:
+    def can_see_tool(self, address: str) -> bool:
         """Whether a tool is shown; a pattern may be `server.tool`, or a bare tool name."""
         server, _, name = address.partition(".")
-        return self.sees_server(server) and any(
+        return self.can_see_server(server) and any(
             fnmatchcase(address if "." in pattern else name, pattern) for pattern in self.tools
         )
 
-    def sees_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
+    def can_see_resource(self, server: str, uri: str, *, linked: bool = False) -> bool:
         """Whether a resource, or a template by its text, is shown.
 
         `linked` says that a tool which is shown gave its caller this address: that is enough, unless the address is
@@ -148,70 +148,72 @@ class Scope:
         a percent-encoded one is matched as what it stands for, too. One that a server may read as a denied one is
         denied.
         """
-        rules = self._rules(server)
+        rules = self._find_rules(server)
         forms: tuple[str, ...] = (uri,)
-        if rules.resources.narrows or (self.resources is not None and "*" not in self.resources):
+        if rules.resources.is_restrictive or (self.resources is not None and "*" not in self.resources):
             if len(uri) > MAX_URI_CHARS:
                 return False
-            forms = _decoded(uri)
-            plain = tuple(map(_plain, forms))
+            forms = _decode_repeatedly(uri)
+            plain = tuple(map(_normalize_uri, forms))
             if any(map(has_parent_segment, (*forms, *plain))) or rules.resources.denies(*plain):
                 return False
-        return rules.resources.permits(*forms, default=linked or not rules.narrowed) and self._names(
+        return rules.resources.permits(*forms, default=linked or not rules.has_hidden_tools) and self._is_included(
             server, forms, self.resources, default=linked
         )
 
-    def sees_prompt(self, server: str, name: str) -> bool:
+    def can_see_prompt(self, server: str, name: str) -> bool:
         """Whether a prompt is shown."""
-        rules = self._rules(server)
-        return rules.prompts.permits(name, default=not rules.narrowed) and self._names(server, (name,), self.prompts)
+        rules = self._find_rules(server)
+        return rules.prompts.permits(name, default=not rules.has_hidden_tools) and self._is_included(
+            server, (name,), self.prompts
+        )
 
-    def passes_unlisted(self, server: str) -> bool:
+    def can_read_unlisted(self, server: str) -> bool:
         """Whether addresses that a server does not list may be read."""
-        return self._rules(server).unlisted
+        return self._find_rules(server).allows_unlisted
 
-    def _names(
+    def _is_included(
         self, server: str, forms: tuple[str, ...], globs: tuple[str, ...] | None, *, default: bool = False
     ) -> bool:
-        if not self.sees_server(server):
+        if not self.can_see_server(server):
             return False
         if globs is None:
-            return default or self._shows_whole(server)
+            return default or self._can_see_all_tools(server)
         return _matches(tuple(f"{server}.{form}" for form in forms), globs)
 
-    def _shows_whole(self, server: str) -> bool:
+    def _can_see_all_tools(self, server: str) -> bool:
         """Whether every tool of a server is shown, whatever it is called."""
         return any(
             pattern == "*" or (pattern.endswith(".*") and fnmatchcase(server, pattern[:-2])) for pattern in self.tools
         )
 
-    def _rules(self, server: str) -> OfferRules:
+    def _find_rules(self, server: str) -> OfferRules:
         return next((rule for rule in self.rules if rule.server == server), _NO_RULES)
 
 
 _NO_RULES = OfferRules("")
-EVERYTHING = Scope()
+UNRESTRICTED_SCOPE = Scope()
 
 
 def has_parent_segment(uri: str) -> bool:
     """Whether an address has a segment `..`, percent-encoded or not: it may lead out of what it seems to be in."""
-    return _CLIMBING.search(uri) is not None
+    return _PARENT_SEGMENT.search(uri) is not None
 
 
-def _decoded(uri: str) -> tuple[str, ...]:
+def _decode_repeatedly(uri: str) -> tuple[str, ...]:
     """An address as it is, and percent-decoded again and again."""
     forms = [uri]
-    while "%" in forms[-1] and len(forms) < _MAX_DECODED:
+    while "%" in forms[-1] and len(forms) < _MAX_DECODED_FORMS:
         forms.append(unquote(forms[-1]))
     return tuple(forms)
 
 
-def _plain(uri: str) -> str:
+def _normalize_uri(uri: str) -> str:
     """An address as a server may read it: without blanks and control characters, its slashes made plain."""
-    scheme, sign, path = _IGNORED.sub("", uri).replace("\\", "/").partition("://")
+    scheme, sign, path = _IGNORED_CHARACTERS.sub("", uri).replace("\\", "/").partition("://")
     if not sign:
-        return _REPEATED.sub("/", scheme)
-    return f"{scheme}://{_REPEATED.sub('/', path)}"
+        return _REPEATED_SLASHES.sub("/", scheme)
+    return f"{scheme}://{_REPEATED_SLASHES.sub('/', path)}"
 
 
 def _matches(forms: tuple[str, ...], globs: tuple[str, ...]) -> bool:

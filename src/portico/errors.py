@@ -95,9 +95,9 @@ class BackendUnavailable(PorticoError):
 
     kind = "unavailable"
     retryable = True
-    begun = True
+    may_have_begun = True
     """Whether the server may have begun with what it was asked."""
-    sent = True
+    was_sent = True
     """Whether it was asked at all, as far as is known."""
 
 
@@ -122,7 +122,7 @@ class RecordedOnly(BackendUnavailable):
 
     kind = "recorded_only"
     retryable = False
-    sent = False
+    was_sent = False
 
 
 class Overloaded(PorticoError):

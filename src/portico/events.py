@@ -23,24 +23,24 @@ class CatalogChanged:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    resources: bool = False
-    prompts: bool = False
-    earlier: Mapping[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
+    resources_changed: bool = False
+    prompts_changed: bool = False
+    previous_definitions: Mapping[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
     """The definitions that changed, as they were: by hash, as JSON."""
 
     @property
-    def tools(self) -> bool:
+    def tools_changed(self) -> bool:
         """Whether any tool differs."""
         return bool(self.added or self.removed or self.changed)
 
 
 @dataclass(frozen=True)
-class MeaningsKnown:
+class EmbeddingsComputed:
     """Every tool that can be has been given its vector: what is searched by meaning may rank otherwise."""
 
 
 @dataclass(frozen=True)
-class ListAnnounced:
+class ListChangeAnnounced:
     """A server said that one of its lists changed, and has been listed again; whether it did is another matter."""
 
     server: str
@@ -109,7 +109,7 @@ class TokensRefused:
 
 
 @dataclass(frozen=True)
-class Searched:
+class ToolsFound:
     """Somebody looked for tools, and was shown some."""
 
     query: str
@@ -121,7 +121,7 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class SearchEnded:
+class SearchCompleted:
     """A search was answered, whether or not it found anything."""
 
     seconds: float
@@ -148,13 +148,13 @@ class WorkflowRan:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ToolsShown:
     """A client was shown something about tools: an answer of ours, or a listing."""
 
     caller: Caller
-    what: object
+    content: object
     """Text, or what goes on the wire as JSON; whoever counts it does so later."""
-    listing: bool = False
+    is_listing: bool = False
     """It is a list of tools: without us, the client would have been given all of them now."""
 
 
@@ -164,15 +164,15 @@ class StandingsChanged:
 
 
 @dataclass(frozen=True)
-class ConfigTaken:
+class ConfigApplied:
     """The gateway goes by a new configuration."""
 
-    what: str
+    summary: str
     """What it changed, in words."""
 
 
 @dataclass(frozen=True)
-class ConfigRefused:
+class ConfigRejected:
     """A changed configuration cannot be used: the gateway goes on by the one it has."""
 
     reason: str
@@ -180,32 +180,32 @@ class ConfigRefused:
 
 Event = (
     CatalogChanged
-    | MeaningsKnown
-    | ListAnnounced
+    | EmbeddingsComputed
+    | ListChangeAnnounced
     | UpstreamReady
     | UpstreamLost
     | ResourceUpdated
     | ToolCalled
     | CallRefused
     | TokensRefused
-    | Searched
-    | SearchEnded
+    | ToolsFound
+    | SearchCompleted
     | ScriptRan
     | WorkflowRan
-    | Shown
+    | ToolsShown
     | StandingsChanged
-    | ConfigTaken
-    | ConfigRefused
+    | ConfigApplied
+    | ConfigRejected
 )
 Subscriber = Callable[[Event], None]
 
 
-class Bus:
+class EventBus:
     """Carries events to whoever subscribed."""
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
-        self._particular: dict[type[Event], tuple[Subscriber, ...]] = {}
+        self._subscribers_by_kind: dict[type[Event], tuple[Subscriber, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber, *kinds: type[Event]) -> Callable[[], None]:
         """Hear every event from now on, or those of these kinds; the returned function ends that."""
@@ -213,20 +213,22 @@ class Bus:
             self._subscribers.append(subscriber)
             return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
         for kind in kinds:
-            self._particular[kind] = (*self._particular.get(kind, ()), subscriber)
-        return lambda: self._end(subscriber, kinds)
+            self._subscribers_by_kind[kind] = (*self._subscribers_by_kind.get(kind, ()), subscriber)
+        return lambda: self._unsubscribe(subscriber, kinds)
 
-    def _end(self, subscriber: Subscriber, kinds: Iterable[type[Event]]) -> None:
+    def _unsubscribe(self, subscriber: Subscriber, kinds: Iterable[type[Event]]) -> None:
         for kind in kinds:
-            self._particular[kind] = tuple(one for one in self._particular.get(kind, ()) if one != subscriber)
+            self._subscribers_by_kind[kind] = tuple(
+                one for one in self._subscribers_by_kind.get(kind, ()) if one != subscriber
+            )
 
-    def asked_for(self, kind: type[Event]) -> bool:
+    def has_subscribers(self, kind: type[Event]) -> bool:
         """Whether anybody wants this kind in particular: what is costly to tell need not be told to nobody."""
-        return bool(self._particular.get(kind))
+        return bool(self._subscribers_by_kind.get(kind))
 
     def publish(self, event: Event) -> None:
         """Tell everyone."""
-        for subscriber in (*self._subscribers, *self._particular.get(type(event), ())):
+        for subscriber in (*self._subscribers, *self._subscribers_by_kind.get(type(event), ())):
             try:
                 subscriber(event)
             except Exception:  # fan-out boundary: one bad listener must not silence the others

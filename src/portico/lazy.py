@@ -13,9 +13,9 @@ Value = TypeVar("Value")
 class lazy_property(Generic[Value]):
     """Decorates a method without arguments; two threads may both work it out, and one of the values is kept."""
 
-    def __init__(self, work_out: Callable[[Any], Value]) -> None:
-        self._work_out = work_out
-        self.__doc__ = work_out.__doc__
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -27,6 +27,6 @@ class lazy_property(Generic[Value]):
     def __get__(self, instance: object | None, owner: type) -> "lazy_property[Value] | Value":
         if instance is None:
             return self
-        value = self._work_out(instance)
+        value = self._compute(instance)
         # Found there from now on, before this is asked.
         return instance.__dict__.setdefault(self._name, value)

@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
 from portico.errors import METHOD_NOT_FOUND, BackendTimeout, RemoteError
-from portico.server.http import make_app, make_server
-from portico.server.stdio import over_pipes
-from portico.storage.manifests import Manifests
-from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Era, Hello, Listener, Raw
-from portico.upstream.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
+from portico.server.http.app import make_app, make_server
+from portico.server.stdio import open_pipe_streams
+from portico.storage.manifests import ManifestStore
+from portico.upstream.backend import NO_OPTIONS, Connection, Era, InitializeInfo, Listener, Raw, RequestOptions
+from portico.upstream.protocol.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
 
 Transport = Literal["memory", "http", "stdio"]
 Handler = Callable[[Raw], Raw | Awaitable[Raw]]
@@ -52,17 +52,19 @@ class FakeBackend:
         declared = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
         version = MODERN_VERSION if era == "modern" else LATEST_LEGACY_VERSION
         info = {"name": "fake", "version": "1"}
-        self.hello = Hello(era, version, declared if capabilities is None else capabilities, info, instructions)
+        self.initialize_info = InitializeInfo(
+            era, version, declared if capabilities is None else capabilities, info, instructions
+        )
         self.requests: list[tuple[str, Raw]] = []
         self.connections = 0
         self.connected = 0
         self.refuses: Exception | None = None
         """Set to an error: connecting raises it."""
-        self._handlers: dict[str, Callable[[Raw, Ask], Raw | Awaitable[Raw]]] = {}
+        self._handlers: dict[str, Callable[[Raw, RequestOptions], Raw | Awaitable[Raw]]] = {}
         self._calls: dict[str, Handler] = {}
         self._listeners: list[Listener] = []
 
-    def on(self, method: str, handler: Callable[[Raw, Ask], Raw | Awaitable[Raw]]) -> None:
+    def on(self, method: str, handler: Callable[[Raw, RequestOptions], Raw | Awaitable[Raw]]) -> None:
         """Answer a method by a function of its params and options."""
         self._handlers[method] = handler
 
@@ -78,13 +80,13 @@ class FakeBackend:
     def say(self, method: str, params: Raw | None = None) -> None:
         """Send a notification that belongs to no request."""
         for listener in self._listeners:
-            listener.notified(method, params or {})
+            listener.on_notification(method, params or {})
 
     def die(self, reason: str = "it was told to") -> None:
         """Break every conversation."""
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
-            listener.lost(reason)
+            listener.on_lost(reason)
 
     async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
         """Open a conversation."""
@@ -99,16 +101,16 @@ class FakeBackend:
         """How many conversations are open."""
         return {"connected": self.connected}
 
-    async def answer(self, method: str, params: Raw, ask: Ask) -> Raw:
+    async def answer(self, method: str, params: Raw, options: RequestOptions) -> Raw:
         """Answer one request."""
         self.requests.append((method, params))
         if handler := self._handlers.get(method):
-            return await _settled(handler(params, ask))
+            return await _resolve(handler(params, options))
         for listed, key in _LISTS.items():
             if method == listed:
                 return {key: self.listing[key]}
         if method == "tools/call" and (call := self._calls.get(params["name"])):
-            return await _settled(call(params.get("arguments") or {}))
+            return await _resolve(call(params.get("arguments") or {}))
         raise RemoteError(METHOD_NOT_FOUND, f"the fake has no answer to {method}")
 
 
@@ -120,7 +122,7 @@ _LISTS = {
 }
 
 
-async def _settled(outcome: Raw | Awaitable[Raw]) -> Raw:
+async def _resolve(outcome: Raw | Awaitable[Raw]) -> Raw:
     return outcome if isinstance(outcome, dict) else await outcome
 
 
@@ -129,13 +131,13 @@ class _FakeConnection:
         self._backend, self._listener, self._open = backend, listener, True
 
     @property
-    def hello(self) -> Hello:
-        return self._backend.hello
+    def initialize_info(self) -> InitializeInfo:
+        return self._backend.initialize_info
 
-    async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
+    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
         try:
-            async with asyncio.timeout(ask.timeout):
-                return await self._backend.answer(method, params or {}, ask)
+            async with asyncio.timeout(options.timeout):
+                return await self._backend.answer(method, params or {}, options)
         except TimeoutError as error:
             raise BackendTimeout(f"the fake did not answer {method} in time") from error
 
@@ -151,21 +153,25 @@ class _FakeConnection:
 @asynccontextmanager
 async def gateway_over(
     backends: Mapping[str, Any] | None = None, config: Config | None = None, *, listed: bool = True
-) -> AsyncGenerator[Gateway]:
+) -> AsyncGenerator[GatewayRuntime]:
     """A running gateway over backends you made; it remembers nothing and, by default, has heard every server."""
-    async with Gateway(config or Config(), backends=backends, manifests=Manifests(None)) as gateway:
+    async with GatewayRuntime(config or Config(), backends=backends, manifests=ManifestStore(None)) as gateway:
         if listed:
-            await asyncio.wait_for(gateway.listed(), 60)
+            await asyncio.wait_for(gateway.wait_until_listed(), 60)
         yield gateway
 
 
 @asynccontextmanager
 async def connect(
-    gateway: Gateway, transport: Transport = "memory", era: Era = "modern", profile: str | None = None, **options: Any
+    gateway: GatewayRuntime,
+    transport: Transport = "memory",
+    era: Era = "modern",
+    profile: str | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Client]:
     """A real client connected to a gateway. `options` go to the SDK's `Client` (callbacks and the like)."""
     options.setdefault("mode", "legacy" if era == "legacy" else "auto")
-    door = gateway.door(profile)
+    door = gateway.get_endpoint(profile)
     if transport == "memory":
         async with Client(door.server, **options) as client:
             yield client
@@ -174,22 +180,22 @@ async def connect(
             yield client
     else:
         to_server, to_client = os.pipe(), os.pipe()
-        streams = over_pipes(os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0))  # pyright: ignore
+        streams = open_pipe_streams(os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0))  # pyright: ignore
         async with streams as (received, sending):
             served = asyncio.create_task(
                 door.server.run(received, sending, door.server.create_initialization_options())
             )
-            wire: Any = over_pipes(os.fdopen(to_client[0], "rb", 0), os.fdopen(to_server[1], "wb", 0))  # pyright: ignore
+            wire: Any = open_pipe_streams(os.fdopen(to_client[0], "rb", 0), os.fdopen(to_server[1], "wb", 0))  # pyright: ignore
             async with Client(wire, **options) as client:
                 yield client
             await asyncio.wait_for(served, 10)
 
 
 @asynccontextmanager
-async def serve_http(gateway: Gateway, **options: Any) -> AsyncGenerator[str]:
+async def serve_http(gateway: GatewayRuntime, **options: Any) -> AsyncGenerator[str]:
     """The gateway on a free port of this machine; yields the URL of its default door."""
     options.setdefault("publish", gateway.bus.publish)
-    server = make_server(make_app(gateway.doors(), **options), "127.0.0.1", 0)
+    server = make_server(make_app(gateway.get_endpoints(), **options), "127.0.0.1", 0)
     serving = asyncio.create_task(server.serve())
     try:
         while not server.started:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portico.adoption import planning
-from portico.adoption.clients import client, places
-from portico.adoption.finding import Here, Look, look
-from portico.adoption.planning import Candidate, Existing, Files
+from portico.adoption import adoption_plan
+from portico.adoption.adoption_plan import AdoptionCandidate, ExistingConfig, PlannedFiles
+from portico.adoption.clients import find_client, list_locations
+from portico.adoption.discovery import DiscoveredServers, DiscoveryContext, discover_servers
 from portico.config_file import LoadedConfig, load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "clients" / "adopt"
@@ -38,12 +38,12 @@ class World:
         self.config = self.home / "settings" / "portico.yaml"
 
     @property
-    def here(self) -> Here:
-        return Here(self.home, self.cwd, self.platform, self.environ)
+    def here(self) -> DiscoveryContext:
+        return DiscoveryContext(self.home, self.cwd, self.platform, self.environ)
 
     def path(self, name: str, scope: str = "user") -> Path:
         """Where a client keeps its file."""
-        known = places(client(name), self.home, self.cwd, self.platform, self.environ)
+        known = list_locations(find_client(name), self.home, self.cwd, self.platform, self.environ)
         return next(place.path for place in known if place.scope == scope and not place.legacy)
 
     def put(self, name: str, data: str | bytes, scope: str = "user") -> Path:
@@ -58,20 +58,20 @@ class World:
                 data = (FIXTURES / file).read_bytes().replace(b"@CWD@", str(self.cwd).encode())
                 self.put(name, data, scope)
 
-    def look(self, *wanted: str) -> Look:
-        return look(self.here, wanted)
+    def look(self, *wanted: str) -> DiscoveredServers:
+        return discover_servers(self.here, wanted)
 
-    def there(self) -> Existing:
-        return planning.existing(self.config, self.environ)
+    def there(self) -> ExistingConfig:
+        return adoption_plan.load_existing(self.config, self.environ)
 
-    def candidates(self, *wanted: str) -> dict[str, Candidate]:
-        found = planning.candidates(self.look(*wanted), self.there(), self.environ)
+    def candidates(self, *wanted: str) -> dict[str, AdoptionCandidate]:
+        found = adoption_plan.list_candidates(self.look(*wanted), self.there(), self.environ)
         return {candidate.name: candidate for candidate in found}
 
-    def files(self) -> Files:
-        return planning.files(self.there(), self.candidates().values(), self.environ)
+    def files(self) -> PlannedFiles:
+        return adoption_plan.plan_files(self.there(), self.candidates().values(), self.environ)
 
-    def write(self) -> Files:
+    def write(self) -> PlannedFiles:
         """What `portico adopt --yes` writes, without its questions."""
         files = self.files()
         assert files.config is not None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.adoption.clients import clients
-from portico.adoption.finding import LARGE
+from portico.adoption.clients import list_clients
+from portico.adoption.discovery import FAST_PARSE_BYTES
 from portico.errors import UnknownName
 
 from .adopt_world import World
@@ -32,7 +32,9 @@ def test_every_server_of_every_client_is_found_on_every_system(anywhere: World) 
     anywhere.put_all()
     look = anywhere.look()
     assert not look.findings
-    assert {origin.client for server in look.servers for origin in server.origins} == {one.name for one in clients()}
+    assert {origin.client for server in look.servers for origin in server.origins} == {
+        one.name for one in list_clients()
+    }
     assert set(anywhere.candidates()) == EVERY
 
 
@@ -52,13 +54,13 @@ def test_portico_itself_is_left_out(world: World) -> None:
         "other": {"url": "http://127.0.0.1:9000/mcp"},
     }}))  # fmt: skip
     found = world.candidates()
-    assert {name: one.standing for name, one in found.items()} == {"door": "unusable", "other": "new"}
+    assert {name: one.status for name, one in found.items()} == {"door": "unusable", "other": "new"}
 
 
 def test_the_same_server_in_several_clients_is_one(world: World) -> None:
     world.put_all()
     found = world.candidates()
-    assert [origin.client for origin in found["filesystem"].found.origins] == ["claude-desktop", "cursor"]
+    assert [origin.client for origin in found["filesystem"].found_server.origins] == ["claude-desktop", "cursor"]
     assert "files" not in found
 
 
@@ -95,7 +97,7 @@ def test_servers_of_a_project_are_started_where_they_were(world: World) -> None:
 
 def test_only_what_a_folder_brought_is_not_trusted(world: World) -> None:
     world.put_all()
-    assert {name for name, one in world.candidates().items() if one.from_project} == {"build", "docs"}
+    assert {name for name, one in world.candidates().items() if one.is_from_project} == {"build", "docs"}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_an_entry_that_cannot_be_used_is_told_why(world: World) -> None:
         json.dumps({"mcpServers": {"a": {"type": "carrier-pigeon"}, "b": {}, "c": {"command": 3, "args": "x"}}}),
     )
     found = world.candidates()
-    assert {name: one.standing for name, one in found.items()} == dict.fromkeys("abc", "unusable")
+    assert {name: one.status for name, one in found.items()} == dict.fromkeys("abc", "unusable")
     assert "carrier-pigeon" in found["a"].problem
     assert "neither command nor url" in found["b"].problem
     assert "expected a list" in found["c"].problem
@@ -192,12 +194,12 @@ def test_in_a_home_folder_its_own_file_is_no_project(tmp_path: Path) -> None:
     world.cwd = world.home
     world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x"}}}))
     (found,) = world.candidates().values()
-    assert not found.from_project
+    assert not found.is_from_project
     assert "cwd" not in found.entry
 
 
 def test_a_file_with_a_long_history_is_read_as_well(world: World) -> None:
-    history = ["a line of somebody's history"] * (LARGE // 20)
+    history = ["a line of somebody's history"] * (FAST_PARSE_BYTES // 20)
     project = {"history": history, "mcpServers": {"here": {"command": "x"}}}
     world.put(
         "claude-code", json.dumps({"projects": {str(world.cwd): project}, "mcpServers": {"there": {"command": "y"}}})
@@ -217,7 +219,7 @@ def test_a_project_that_leads_to_a_device_is_told_and_costs_nothing_else(world: 
     assert any("no ordinary file" in finding.message for finding in world.look().findings)
     found = world.candidates()
     assert "larger than" in found["endless"].problem
-    assert (found["good"].standing, found["good"].problem) == ("new", "")
+    assert (found["good"].status, found["good"].problem) == ("new", "")
 
 
 def test_a_name_is_made_one_that_can_be_written_and_shown(world: World) -> None:
@@ -225,11 +227,11 @@ def test_a_name_is_made_one_that_can_be_written_and_shown(world: World) -> None:
         "cursor", r'{"mcpServers": {"half \ud800": {"command": "x"}, "a\nNothing to do.\u001b[2J": {"command": "y"}}}'
     )
     found = world.candidates()
-    assert {name: one.standing for name, one in found.items()} == {
+    assert {name: one.status for name, one in found.items()} == {
         "half \ufffd": "new",
         "a\ufffdNothing to do.\ufffd[2J": "new",
     }
-    assert {server.command for server in world.files().loaded.servers.values()} == {"x", "y"}
+    assert {server.command for server in world.files().loaded_config.servers.values()} == {"x", "y"}
 
 
 def test_a_project_does_not_choose_where_a_servers_program_is_looked_for(world: World) -> None:
@@ -238,5 +240,5 @@ def test_a_project_does_not_choose_where_a_servers_program_is_looked_for(world: 
     assert world.candidates()["fetch"].entry["cwd"] == str(world.cwd)
     world.put("cursor", entry)
     one = world.candidates()["fetch"]
-    assert len(one.found.origins) == 2
+    assert len(one.found_server.origins) == 2
     assert "cwd" not in one.entry

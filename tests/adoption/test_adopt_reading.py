@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from portico.config_file import load
-from portico.config_file.reading import Node, read_tree
+from portico.config_file.tree_reader import ConfigNode, read_tree
 from portico.errors import ConfigError
 
 YAML = "env_file: my.env\nservers:\n  a:\n    command: x\n    env: {TOKEN: '${TOKEN}', OTHER: '${OTHER:-none}'}\n"
@@ -17,7 +17,7 @@ def lines_of(text: str) -> dict[str, int]:
     assert root is not None
     found: dict[str, int] = {}
 
-    def walk(node: Node, where: str) -> None:
+    def walk(node: ConfigNode, where: str) -> None:
         found[where] = node.line
         for key, child in (node.entries or {}).items():
             walk(child, f"{where}/{key}")
@@ -89,7 +89,7 @@ def test_an_env_file_that_is_missing_is_told_and_costs_only_who_needs_it(tmp_pat
     told = [str(warning) for warning in loaded.warnings]
     assert told[0].startswith("portico.yaml:1: env_file: ")
     assert "KEY=VALUE" in told[0]
-    assert [name for name, server in loaded.config.servers.items() if server.usable] == ["b"]
+    assert [name for name, server in loaded.config.servers.items() if server.is_usable] == ["b"]
 
 
 def test_a_line_of_the_env_file_that_says_nothing_is_told(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portico.adoption.secrets import Variables, take
-from portico.adoption.writing import env_line, with_values
-from portico.adoption.yaml_text import new_file
+from portico.adoption.config_writer import add_env_values, render_env_line
+from portico.adoption.secret_extraction import VariableNames, extract_secrets
+from portico.adoption.yaml_editor import render_new_file
 from portico.config_file import load
-from portico.config_file.placeholders import read_env_file
+from portico.config_file.placeholders import parse_env_file
 
 from .adopt_world import World
 
@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
 
 
 def taken(entry: dict[str, Any], server: str = "srv", environ: dict[str, str] | None = None) -> tuple[Any, Any]:
-    done = take(server, entry, Variables(environ or {}, {}))
+    done = extract_secrets(server, entry, VariableNames(environ or {}, {}))
     return done.entry, done.values
 
 
@@ -98,9 +98,9 @@ def test_of_an_address_and_a_header_too() -> None:
 
 
 def test_one_name_never_means_two_values() -> None:
-    variables = Variables({"C_TOKEN": "of the shell"}, {"B_TOKEN": "kept"})
+    variables = VariableNames({"C_TOKEN": "of the shell"}, {"B_TOKEN": "kept"})
     names = [
-        next(iter(take(server, {"env": {"TOKEN": value}}, variables).values))
+        next(iter(extract_secrets(server, {"env": {"TOKEN": value}}, variables).values))
         for server, value in (("a", "one"), ("b", "one"), ("b", "two"), ("c", "three"))
     ]
     assert names == ["TOKEN", "TOKEN", "B_TOKEN_2", "C_TOKEN_2"]
@@ -126,7 +126,7 @@ def test_no_secret_is_left_in_the_configuration_and_all_servers_get_what_they_go
     loaded = world.load()
     assert loaded.warnings == ()
     text = world.config.read_text()
-    env, odd = read_env_file(files.env_path.read_text())
+    env, odd = parse_env_file(files.env_path.read_text())
     assert odd == []
     assert not [value for value in env.values() if value in text]
     servers = loaded.config.servers
@@ -165,7 +165,9 @@ def test_every_adopted_server_is_the_one_that_its_client_starts(world: World) ->
 def test_what_an_editor_asks_for_becomes_a_variable_to_be_filled_in(world: World) -> None:
     world.put_all()
     files = world.write()
-    assert world.candidates()["perplexity"].found.asked == {"PERPLEXITY_KEY": "${input:perplexity-key}"}
+    assert world.candidates()["perplexity"].found_server.required_variables == {
+        "PERPLEXITY_KEY": "${input:perplexity-key}"
+    }
     assert re.search(r"(?m)^# PERPLEXITY_KEY= .*input:perplexity-key", files.env_path.read_text())
     with files.env_path.open("a") as file:
         file.write("PERPLEXITY_KEY=given\n")
@@ -176,7 +178,7 @@ def test_a_bare_variable_stays_one_also_where_this_shell_does_not_have_it(world:
     env = {"A_TOKEN": "$NOBODY_HAS_THIS", "B": "Bearer $NOR_THIS"}
     world.put("gemini", json.dumps({"mcpServers": {"a": {"command": "x", "env": env}}}))
     files = world.write()
-    assert world.candidates()["a"].found.asked == {
+    assert world.candidates()["a"].found_server.required_variables == {
         "NOBODY_HAS_THIS": "$NOBODY_HAS_THIS",
         "NOR_THIS": "Bearer $NOR_THIS",
     }
@@ -201,9 +203,9 @@ NAMES = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_siz
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), TEXTS, max_size=4))
 def test_any_value_survives_the_env_file(values: dict[str, str]) -> None:
-    text = "".join(env_line(name, value) for name, value in values.items())
-    assert read_env_file(text) == (values, [])
-    assert read_env_file(with_values(None, values, {})) == (values, [])
+    text = "".join(render_env_line(name, value) for name, value in values.items())
+    assert parse_env_file(text) == (values, [])
+    assert parse_env_file(add_env_values(None, values, {})) == (values, [])
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -213,11 +215,11 @@ def test_any_name_and_value_survives_being_adopted(
 ) -> None:
     literal = [arg.replace("${", "$${") for arg in args]
     held = {key: value.replace("${", "$${") for key, value in env.items()}
-    done = take("srv", {"command": "x", "args": literal, "env": held}, Variables({}, {}))
+    done = extract_secrets("srv", {"command": "x", "args": literal, "env": held}, VariableNames({}, {}))
     path, secrets = tmp_path / "portico.yaml", tmp_path / "portico.env"
     unwritten = {
-        path: new_file({"s": done.entry, f"n{name}": {"command": "y"}}, {}, "portico.env").encode(),
-        secrets: with_values(None, done.values, {}).encode(),
+        path: render_new_file({"s": done.entry, f"n{name}": {"command": "y"}}, {}, "portico.env").encode(),
+        secrets: add_env_values(None, done.values, {}).encode(),
     }
     loaded = load([path], environ={}, cwd=tmp_path, unwritten=unwritten)
     server = loaded.config.servers["s"]

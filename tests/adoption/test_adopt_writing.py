@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from portico.adoption.choosing import chosen
-from portico.adoption.planning import narrowed
-from portico.adoption.writing import write_config, write_secrets
-from portico.adoption.yaml_text import with_servers
-from portico.config_file.reading import read_tree
+from portico.adoption.adoption_plan import filter_candidates
+from portico.adoption.config_writer import write_config, write_secrets
+from portico.adoption.selection import parse_selection
+from portico.adoption.yaml_editor import insert_servers
+from portico.config_file.tree_reader import read_tree
 from portico.errors import ConfigError
 
 from .adopt_world import World
@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> World:
 
 
 def written(text: str, env_file: str | None = None) -> str | None:
-    data = with_servers(textwrap.dedent(text).lstrip("\n").encode(), NEW, {"hub": "from Cursor"}, env_file)
+    data = insert_servers(textwrap.dedent(text).lstrip("\n").encode(), NEW, {"hub": "from Cursor"}, env_file)
     return data.decode() if data is not None else None
 
 
@@ -121,7 +121,7 @@ def test_adopting_twice_changes_nothing(world: World) -> None:
     world.put_all()
     files = world.write()
     before = (world.config.read_bytes(), files.env_path.read_bytes())
-    assert {one.standing for one in world.candidates().values()} == {"present"}
+    assert {one.status for one in world.candidates().values()} == {"present"}
     again = world.write()
     assert (world.config.read_bytes(), files.env_path.read_bytes()) == before
     assert again.env is None
@@ -131,7 +131,7 @@ def test_adopting_twice_changes_nothing_when_the_environment_has_changed(world: 
     world.put_all()
     world.write()
     world.environ = {"GITHUB_PERSONAL_ACCESS_TOKEN": "another one", "SENTRY_TOKEN": "now set"}
-    assert {one.standing for one in world.candidates().values()} <= {"present", "differs"}
+    assert {one.status for one in world.candidates().values()} <= {"present", "differs"}
 
 
 def test_a_new_server_is_added_to_what_was_adopted(world: World) -> None:
@@ -150,7 +150,7 @@ def test_a_renewed_token_in_a_client_leaves_the_configuration_alone(world: World
     world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "one"}}}}))
     world.write()
     world.put("cursor", json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": "two"}}}}))
-    assert world.candidates()["a"].standing == "differs"
+    assert world.candidates()["a"].status == "differs"
 
 
 def test_a_server_of_a_taken_name_gets_another(world: World) -> None:
@@ -242,9 +242,9 @@ def test_a_read_only_configuration_is_left_as_it_is(tmp_path: Path) -> None:
 def test_servers_are_chosen_by_name_however_it_is_cased(world: World) -> None:
     world.put_all()
     found = list(world.candidates().values())
-    assert [one.name for one in narrowed(found, only=["GitHub", "my.server"])[0]] == ["github", "my.server"]
-    assert "github" not in [one.name for one in narrowed(found, without=["github"])[0]]
-    assert narrowed(found, only=["gitub"])[1] == ["gitub"]
+    assert [one.name for one in filter_candidates(found, only=["GitHub", "my.server"])[0]] == ["github", "my.server"]
+    assert "github" not in [one.name for one in filter_candidates(found, without=["github"])[0]]
+    assert filter_candidates(found, only=["gitub"])[1] == ["gitub"]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_servers_are_chosen_by_name_however_it_is_cased(world: World) -> None:
     ],
 )
 def test_a_person_chooses_by_numbers_and_names(typed: str, numbers: list[int] | None) -> None:
-    assert chosen(typed, ["git", "time", "fetch", "my-db", "x"]) == numbers
+    assert parse_selection(typed, ["git", "time", "fetch", "my-db", "x"]) == numbers
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and modes are other things there")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.adoption.clients import client, clients, places
-from portico.adoption.installing import chosen
-from portico.adoption.places import Place
+from portico.adoption.clients import find_client, list_clients, list_locations
+from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.installation import choose_location
 from portico.errors import ConfigError, UnknownName
 
 HOME, CWD = Path("/home/ada"), Path("/home/ada/work")
@@ -41,8 +41,8 @@ MAPS = {
 }
 
 
-def there(name: str, platform: str = "linux", home: Path = HOME) -> tuple[Place, ...]:
-    return places(client(name), home, home / "work", platform, {})
+def there(name: str, platform: str = "linux", home: Path = HOME) -> tuple[ClientConfigLocation, ...]:
+    return list_locations(find_client(name), home, home / "work", platform, {})
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
@@ -56,7 +56,7 @@ def test_other_files_are_where_the_system_keeps_settings(name: str, platform: st
     assert there(name, platform)[0].path == HOME / FIRST[name, platform]
 
 
-@pytest.mark.parametrize("known", clients(), ids=lambda known: known.name)
+@pytest.mark.parametrize("known", list_clients(), ids=lambda known: known.name)
 def test_every_client_has_a_file_for_this_person_and_a_map_in_it(known: object) -> None:
     name = getattr(known, "name", "")
     first = there(name)[0]
@@ -90,7 +90,7 @@ def test_cline_is_also_found_where_the_editor_keeps_its_extensions() -> None:
 def test_variables_move_files_as_they_do_for_the_client(
     name: str, platform: str, variable: str, value: str, path: str
 ) -> None:
-    assert places(client(name), HOME, CWD, platform, {variable: value})[0].path == Path(path)
+    assert list_locations(find_client(name), HOME, CWD, platform, {variable: value})[0].path == Path(path)
 
 
 def test_the_packaged_claude_of_windows_has_a_roaming_folder_of_its_own(tmp_path: Path) -> None:
@@ -107,39 +107,39 @@ def test_a_folders_own_servers_of_claude_code_are_in_the_file_of_the_home() -> N
 
 
 def test_the_file_that_exists_is_preferred_and_one_that_is_no_longer_written_never_is(tmp_path: Path) -> None:
-    wanted, found = client("vscode"), there("vscode", home=tmp_path)
-    assert chosen(wanted, found, None, None).path == tmp_path / ".config/Code/User/mcp.json"
+    wanted, found = find_client("vscode"), there("vscode", home=tmp_path)
+    assert choose_location(wanted, found, None, None).path == tmp_path / ".config/Code/User/mcp.json"
     insiders = tmp_path / ".config/Code - Insiders/User"
     insiders.mkdir(parents=True)
-    assert chosen(wanted, found, None, None).path == insiders / "mcp.json"
+    assert choose_location(wanted, found, None, None).path == insiders / "mcp.json"
     user = tmp_path / ".config/Code/User"
     user.mkdir(parents=True)
     (user / "settings.json").write_text("{}")
-    assert chosen(wanted, found, None, None).path == user / "mcp.json"
+    assert choose_location(wanted, found, None, None).path == user / "mcp.json"
     (insiders / "mcp.json").write_text("{}")
-    assert chosen(wanted, found, None, None).path == insiders / "mcp.json"
+    assert choose_location(wanted, found, None, None).path == insiders / "mcp.json"
 
 
 def test_a_scope_that_a_client_does_not_have_is_told_with_those_it_has() -> None:
     with pytest.raises(ConfigError, match="no scope project") as error:
-        chosen(client("windsurf"), there("windsurf"), "project", None)
+        choose_location(find_client("windsurf"), there("windsurf"), "project", None)
     assert "user" in error.value.advice
 
 
 def test_a_named_file_has_the_clients_map(tmp_path: Path) -> None:
-    place = chosen(client("zed"), there("zed"), None, str(tmp_path / "elsewhere.json"))
+    place = choose_location(find_client("zed"), there("zed"), None, str(tmp_path / "elsewhere.json"))
     assert (place.path, place.keys) == (tmp_path / "elsewhere.json", ("context_servers",))
 
 
 @pytest.mark.parametrize("name", ["claude-desktop", "Claude Desktop", "claude_desktop", " CLAUDE-DESKTOP "])
 def test_a_client_is_known_however_its_name_is_written(name: str) -> None:
-    assert client(name).name == "claude-desktop"
+    assert find_client(name).name == "claude-desktop"
 
 
 def test_a_wrong_name_gets_the_nearest_names_back() -> None:
     with pytest.raises(UnknownName) as error:
-        client("windsrf")
+        find_client("windsrf")
     assert error.value.nearest[0] == "windsurf"
     with pytest.raises(UnknownName, match="'zzzzzzzz'") as error:
-        client("zzzzzzzz")
+        find_client("zzzzzzzz")
     assert "claude-desktop, claude-code" in error.value.advice

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from portico.adoption.pointing import fleeting, is_portico, program
-from portico.disclosure import metatools
+from portico.adoption.gateway_entry import find_program, is_portico, is_temporary
+from portico.meta_tools import tool_definitions
 from tests.cli.conftest import EVERYTHING, Home
 
 SECRET = "ghp_notARealToken0000000000000000000000"
@@ -82,7 +82,7 @@ async def test_the_client_can_start_what_was_written_for_it(home: Home) -> None:
     )
     async with Client(parameters) as client:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == list(metatools.NAMES)
+        assert [tool.name for tool in tools] == list(tool_definitions.META_TOOL_NAMES)
         assert all((tool.meta or {}).get("anthropic/alwaysLoad") is True for tool in tools)
         overview = await client.call_tool("browse_tools", {"server": "text"})
         assert not overview.is_error
@@ -234,11 +234,11 @@ def test_this_portico_is_started_by_its_script_or_else_by_its_interpreter(tmp_pa
     script.parent.mkdir()
     script.write_text("")
     script.chmod(0o755)
-    assert program(str(script), "/nowhere/python") == [str(script)]
-    assert program("/x/pytest", str(script.parent / "python")) == [str(script)]
-    assert program("/x/__main__.py", "/nowhere/python") == ["/nowhere/python", "-m", "portico"]
-    assert fleeting(["/home/ada/.cache/uv/archive-v0/abc/bin/portico"])
-    assert not fleeting([str(script)])
+    assert find_program(str(script), "/nowhere/python") == [str(script)]
+    assert find_program("/x/pytest", str(script.parent / "python")) == [str(script)]
+    assert find_program("/x/__main__.py", "/nowhere/python") == ["/nowhere/python", "-m", "portico"]
+    assert is_temporary(["/home/ada/.cache/uv/archive-v0/abc/bin/portico"])
+    assert not is_temporary([str(script)])
 
 
 @pytest.mark.parametrize(

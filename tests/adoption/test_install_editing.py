@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.adoption import json_editing, toml_editing
+from portico.adoption import json_editor, toml_editor
 from portico.adoption.backups import Backups
-from portico.adoption.clients import client
-from portico.adoption.difference import WIDEST, difference
-from portico.adoption.installing import carry_out, plan_install, plan_uninstall, undo
-from portico.adoption.places import Place
+from portico.adoption.clients import find_client
+from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.diff import MAX_LINE_CHARS, render_diff
+from portico.adoption.installation import apply_install, apply_uninstall, plan_install, plan_uninstall
 
 ENTRY = {"command": "C:\\Program Files\\portico.exe", "args": ["stdio", "--config", 'a "quoted" \u2713 path']}
 KEYS = ("mcpServers", "portico")
@@ -87,17 +87,17 @@ def jsonc(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 @given(jsonc())
 def test_an_entry_goes_into_any_json_and_out_of_it(document: tuple[str, dict[str, Any]]) -> None:
     text, data = document
-    assert json_editing.read(text) == data
-    put = json_editing.put(text, KEYS, ENTRY)
+    assert json_editor.parse(text) == data
+    put = json_editor.set_value(text, KEYS, ENTRY)
     servers = data.get("mcpServers", {})
-    assert json_editing.read(put) == {**data, "mcpServers": {**servers, "portico": ENTRY}}
+    assert json_editor.parse(put) == {**data, "mcpServers": {**servers, "portico": ENTRY}}
     for name in servers:
         key = ("mcpServers", name)
-        assert json_editing.raw(put, key) == json_editing.raw(text, key)
-    out = json_editing.take_out(put, KEYS)
-    assert json_editing.read(out) == {**data, "mcpServers": servers}
-    again = json_editing.put(put, KEYS, {"command": "other"})
-    assert json_editing.read(again)["mcpServers"]["portico"] == {"command": "other"}
+        assert json_editor.get_raw(put, key) == json_editor.get_raw(text, key)
+    out = json_editor.remove(put, KEYS)
+    assert json_editor.parse(out) == {**data, "mcpServers": servers}
+    again = json_editor.set_value(put, KEYS, {"command": "other"})
+    assert json_editor.parse(again)["mcpServers"]["portico"] == {"command": "other"}
 
 
 @settings(max_examples=60)
@@ -111,10 +111,10 @@ def test_any_member_can_be_taken_out_and_put_back_as_it_was_written(
         return
     name = random.choice(list(servers))
     keys = ("mcpServers", name)
-    out = json_editing.take_out(text, keys)
-    assert json_editing.read(out) == {**data, "mcpServers": {key: servers[key] for key in servers if key != name}}
-    back = json_editing.put_raw(out, keys, str(json_editing.raw(text, keys)))
-    assert json_editing.read(back) == data
+    out = json_editor.remove(text, keys)
+    assert json_editor.parse(out) == {**data, "mcpServers": {key: servers[key] for key in servers if key != name}}
+    back = json_editor.set_raw(out, keys, str(json_editor.get_raw(text, keys)))
+    assert json_editor.parse(back) == data
 
 
 TOML_VALUES = (
@@ -170,20 +170,20 @@ def plain(data: Any) -> str:
 @given(toml())
 def test_a_table_goes_into_any_toml_and_out_of_it(text: str) -> None:
     keys = ("mcp_servers", "portico")
-    data = toml_editing.read(text)
-    put = toml_editing.put(text, keys, ENTRY)
+    data = toml_editor.parse(text)
+    put = toml_editor.set_value(text, keys, ENTRY)
     assert put.startswith(text)
-    assert plain(toml_editing.read(put)) == plain(
+    assert plain(toml_editor.parse(put)) == plain(
         {**data, "mcp_servers": {**data.get("mcp_servers", {}), "portico": ENTRY}}
     )
-    assert plain(toml_editing.read(toml_editing.take_out(put, keys))) == plain(data)
-    other = toml_editing.put(put, keys, {"url": "http://x"})
-    assert toml_editing.read(other)["mcp_servers"]["portico"] == {"url": "http://x"}
+    assert plain(toml_editor.parse(toml_editor.remove(put, keys))) == plain(data)
+    other = toml_editor.set_value(put, keys, {"url": "http://x"})
+    assert toml_editor.parse(other)["mcp_servers"]["portico"] == {"url": "http://x"}
     for name in data.get("mcp_servers", {}):
         here = ("mcp_servers", name)
-        raw = toml_editing.raw(put, here)
-        back = toml_editing.put_raw(toml_editing.take_out(put, here), here, str(raw))
-        assert plain(toml_editing.read(back)) == plain(toml_editing.read(put))
+        raw = toml_editor.get_raw(put, here)
+        back = toml_editor.set_raw(toml_editor.remove(put, here), here, str(raw))
+        assert plain(toml_editor.parse(back)) == plain(toml_editor.parse(put))
 
 
 @settings(max_examples=15)
@@ -195,36 +195,36 @@ def test_installing_and_uninstalling_leaves_any_file_as_it_was(document: tuple[s
         path, backups = Path(folder, "file"), Backups(Path(folder, "kept"))
         path.write_bytes(before)
         keys = ("mcp_servers",) if language == "toml" else ("mcpServers",)
-        place = Place("user", path, cast("Any", language), keys)
-        carry_out(plan_install(client("cursor"), place, ENTRY, backups, lambda servers: ()), backups)
+        place = ClientConfigLocation("user", path, cast("Any", language), keys)
+        apply_install(plan_install(find_client("cursor"), place, ENTRY, backups, lambda servers: ()), backups)
         assert path.read_bytes() != before
-        undo(plan_uninstall(place, backups), backups)
+        apply_uninstall(plan_uninstall(place, backups), backups)
         assert path.read_bytes() == before
 
 
 def test_a_comment_stays_on_the_line_that_it_is_about() -> None:
     text = '{\n  "mcpServers": {\n    "a": {} // about a\n    // about nothing\n  }\n}\n'
-    put = json_editing.put(text, KEYS, {"url": "u"})
+    put = json_editor.set_value(text, KEYS, {"url": "u"})
     assert put == (
         '{\n  "mcpServers": {\n    "a": {}, // about a\n    "portico": {\n      "url": "u"\n    }\n'
         "    // about nothing\n  }\n}\n"
     )
-    assert json_editing.take_out(put, KEYS) == text
+    assert json_editor.remove(put, KEYS) == text
 
 
 def test_a_comment_never_swallows_what_follows_a_member_that_is_taken_out() -> None:
     text = '{"mcpServers": { // here\n "portico": {}, "b": 1 }}'
-    assert json_editing.read(json_editing.take_out(text, KEYS)) == {"mcpServers": {"b": 1}}
+    assert json_editor.parse(json_editor.remove(text, KEYS)) == {"mcpServers": {"b": 1}}
 
 
 @pytest.mark.parametrize("secret", ["ghp_notARealToken0000000000000000000000", "sk-notARealKey00000000"])
 def test_the_difference_shows_what_is_new_and_masks_what_was_there(secret: str) -> None:
     text = json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": secret}}}}, indent=2)
-    put = json_editing.put(text, KEYS, ENTRY)
-    shown = difference(text, put, "mcp.json")
+    put = json_editor.set_value(text, KEYS, ENTRY)
+    shown = render_diff(text, put, "mcp.json")
     assert secret not in "\n".join(shown)
     assert '+    "portico": {' in shown
-    assert secret not in "\n".join(difference(put, text, "mcp.json", masking=True))
+    assert secret not in "\n".join(render_diff(put, text, "mcp.json", mask_new_lines=True))
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -240,28 +240,28 @@ def test_a_secret_that_does_not_look_like_one_is_masked_by_what_stands_before_it
     entry: dict[str, Any], indent: int | None
 ) -> None:
     text = json.dumps({"mcpServers": {"a": {"command": "x", **entry}}}, indent=indent)
-    put = json_editing.put(text, KEYS, ENTRY)
-    shown = "\n".join(difference(text, put, "mcp.json"))
+    put = json_editor.set_value(text, KEYS, ENTRY)
+    shown = "\n".join(render_diff(text, put, "mcp.json"))
     assert "hunter" not in shown
     assert "portico" in shown
 
 
 def test_a_line_that_gets_a_comma_is_no_new_line() -> None:
     text = '{"mcpServers": {\n "a": {"command": "x", "env": {"API_KEY": "hunter2"}}\n}}'
-    shown = difference(text, json_editing.put(text, KEYS, ENTRY), "mcp.json")
+    shown = render_diff(text, json_editor.set_value(text, KEYS, ENTRY), "mcp.json")
     assert "hunter2" not in "\n".join(shown)
     assert any(line.startswith("+") and '"portico"' in line for line in shown)
 
 
 def test_the_difference_of_one_endless_line_is_short() -> None:
     text = json.dumps({"a": ["word"] * 100_000, "mcpServers": {}, "z": ["word"] * 100_000})
-    shown = difference(text, json_editing.put(text, KEYS, ENTRY), "mcp.json")
-    assert max(map(len, shown)) <= 2 * WIDEST + 10
+    shown = render_diff(text, json_editor.set_value(text, KEYS, ENTRY), "mcp.json")
+    assert max(map(len, shown)) <= 2 * MAX_LINE_CHARS + 10
     assert any(line.startswith("+") and "portico" in line for line in shown)
 
 
 def test_the_difference_counts_lines_as_the_file_does() -> None:
     lines = [f"line {number}" for number in range(100)]
-    shown = difference("\n".join(lines), "\n".join([*lines[:50], "new", *lines[50:]]), "f")
+    shown = render_diff("\n".join(lines), "\n".join([*lines[:50], "new", *lines[50:]]), "f")
     assert shown[2] == "@@ -48,6 +48,7 @@"
     assert "+new" in shown

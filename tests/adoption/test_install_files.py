@@ -9,13 +9,21 @@ from typing import Any
 
 import pytest
 
+from portico.adoption.atomic_files import write_file
 from portico.adoption.backups import Backups
-from portico.adoption.clients import Client, client, clients, places
-from portico.adoption.documents import opened
-from portico.adoption.file_writing import write_file
-from portico.adoption.installing import Plan, carry_out, chosen, is_installed, plan_install, plan_uninstall, undo
-from portico.adoption.places import Place
-from portico.adoption.pointing import also_behind, reached, started
+from portico.adoption.client_documents import parse_document
+from portico.adoption.clients import Client, find_client, list_clients, list_locations
+from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.gateway_entry import find_duplicates, make_http_entry, make_stdio_entry
+from portico.adoption.installation import (
+    InstallPlan,
+    apply_install,
+    apply_uninstall,
+    choose_location,
+    is_installed,
+    plan_install,
+    plan_uninstall,
+)
 from portico.config import BackendConfig, Config
 from portico.errors import ConfigError
 
@@ -63,36 +71,36 @@ def nothing(servers: Any) -> tuple[str, ...]:
     return ()
 
 
-def place_of(name: str, scope: str, home: Path) -> tuple[Client, Place]:
-    wanted = client(name)
-    there = places(wanted, home, home / "work", "linux", {})
-    return wanted, chosen(wanted, there, scope, None)
+def place_of(name: str, scope: str, home: Path) -> tuple[Client, ClientConfigLocation]:
+    wanted = find_client(name)
+    there = list_locations(wanted, home, home / "work", "linux", {})
+    return wanted, choose_location(wanted, there, scope, None)
 
 
-def written(place: Place, data: bytes | None) -> None:
+def written(place: ClientConfigLocation, data: bytes | None) -> None:
     if data is not None:
         place.path.parent.mkdir(parents=True, exist_ok=True)
         place.path.write_bytes(data)
 
 
-def now(place: Place) -> bytes | None:
+def now(place: ClientConfigLocation) -> bytes | None:
     return place.path.read_bytes() if place.path.exists() else None
 
 
-def data_of(place: Place) -> dict[str, Any]:
-    return dict(opened(place, place.path.read_bytes()).data)
+def data_of(place: ClientConfigLocation) -> dict[str, Any]:
+    return dict(parse_document(place, place.path.read_bytes()).data)
 
 
-def installed(wanted: Client, place: Place, backups: Backups, **more: Any) -> Plan:
-    entry = started(wanted, [ENTRY["command"]], ENTRY["args"], ())  # type: ignore[list-item]
+def installed(wanted: Client, place: ClientConfigLocation, backups: Backups, **more: Any) -> InstallPlan:
+    entry = make_stdio_entry(wanted, [ENTRY["command"]], ENTRY["args"], ())  # type: ignore[list-item]
     plan = plan_install(wanted, place, more.pop("entry", entry), backups, more.pop("behind", nothing), **more)
-    carry_out(plan, backups)
+    apply_install(plan, backups)
     return plan
 
 
-def uninstalled(place: Place, backups: Backups) -> Plan:
+def uninstalled(place: ClientConfigLocation, backups: Backups) -> InstallPlan:
     plan = plan_uninstall(place, backups)
-    undo(plan, backups)
+    apply_uninstall(plan, backups)
     return plan
 
 
@@ -116,15 +124,15 @@ def test_a_real_file_gets_the_entry_keeps_the_rest_and_is_restored_byte_for_byte
     wanted, place = place_of(name, scope, tmp_path)
     before = ROUGH[rough]((FIXTURES / FILES[name, scope]).read_bytes())
     written(place, before)
-    kept = opened(place, before)
+    kept = parse_document(place, before)
     plan = installed(wanted, place, backups)
-    after = opened(place, place.path.read_bytes())
+    after = parse_document(place, place.path.read_bytes())
     assert plan.outcome == "added"
     assert after.servers["portico"]["command"] == ENTRY["command"]
     assert {key: value for key, value in after.servers.items() if key != "portico"} == kept.servers
     assert _lines_kept(kept.text, after.text)
     again = plan_install(wanted, place, after.servers["portico"], backups, nothing)
-    assert (again.outcome, again.changes) == ("unchanged", False)
+    assert (again.outcome, again.has_changes) == ("unchanged", False)
     assert uninstalled(place, backups).outcome == "restored"
     assert now(place) == before
     assert not backups.folder.exists()
@@ -136,7 +144,7 @@ def _lines_kept(before: str, after: str) -> bool:
     return all(any(line == other or line.rstrip("}\r ") in other for other in rest) for line in before.splitlines())
 
 
-EVERY = [(known.name, small) for known in clients() for small in ("missing", "empty")]
+EVERY = [(known.name, small) for known in list_clients() for small in ("missing", "empty")]
 FEW = [(name, small) for name in ("cursor", "zed", "codex") for small in SMALL if small not in ("missing", "empty")]
 
 
@@ -150,7 +158,7 @@ def test_a_missing_empty_or_tiny_file_is_filled_and_emptied_again(
         before = b"a.b = 1 # x"
     written(place, before)
     installed(wanted, place, backups)
-    assert opened(place, place.path.read_bytes()).servers["portico"]["args"] == ENTRY["args"]
+    assert parse_document(place, place.path.read_bytes()).servers["portico"]["args"] == ENTRY["args"]
     assert uninstalled(place, backups).outcome == ("removed" if before is None else "restored")
     assert now(place) == before
     assert before is not None or not place.path.parent.exists() or place.path.parent == tmp_path
@@ -179,24 +187,24 @@ def test_servers_that_portico_has_are_taken_out_on_request_and_come_back(
     wanted, place = place_of(name, "user", tmp_path)
     before = (FIXTURES / FILES[name, "user"]).read_bytes()
     written(place, before)
-    servers = opened(place, before).servers
+    servers = parse_document(place, before).servers
     known = next(key for key, entry in servers.items() if "command" in entry)
     config = Config(servers={"mine": BackendConfig(command=servers[known]["command"], args=servers[known]["args"])})
 
     def behind(found: Any) -> dict[str, str]:
-        return also_behind(found, config)
+        return find_duplicates(found, config)
 
     plain = plan_install(wanted, place, ENTRY, backups, behind)
-    assert (plain.twice, plain.replaced, plain.staying) == ((known,), (), tuple(servers))
+    assert (plain.duplicate_servers, plain.replaced_servers, plain.remaining_servers) == ((known,), (), tuple(servers))
     plan = installed(wanted, place, backups, behind=behind, replacing=True)
-    assert plan.replaced == (known,)
-    after = opened(place, place.path.read_bytes())
+    assert plan.replaced_servers == (known,)
+    after = parse_document(place, place.path.read_bytes())
     assert {*after.servers} == {*servers, "portico"} - {known}
     edited = after.text.replace("linear", "linear2").replace("high", "low").replace("Alt+Space", "Alt+P")
     place.path.write_text(edited)
     assert edited != after.text
-    assert uninstalled(place, backups).replaced == (known,)
-    again = opened(place, place.path.read_bytes())
+    assert uninstalled(place, backups).replaced_servers == (known,)
+    again = parse_document(place, place.path.read_bytes())
     assert again.servers[known] == servers[known]
     assert "portico" not in again.servers
     assert len(again.servers) == len(servers)
@@ -210,7 +218,7 @@ def test_taken_out_servers_come_back_byte_for_byte_where_nothing_was_edited(
     before = (FIXTURES / FILES[name, "user"]).read_bytes()
     written(place, before)
     installed(wanted, place, backups, behind=tuple, replacing=True)
-    assert [*opened(place, place.path.read_bytes()).servers] == ["portico"]
+    assert [*parse_document(place, place.path.read_bytes()).servers] == ["portico"]
     uninstalled(place, backups)
     assert now(place) == before
 
@@ -329,7 +337,10 @@ def test_an_entry_in_one_line_of_toml_is_not_damaged_by_taking_it_out(tmp_path: 
     other = b'[mcp_servers.a]\nurl = "x"\n' + data.replace(b"[mcp_servers]\n", b"[mcp_servers.b]\n")
     written(place, other)
     with pytest.raises(ConfigError):
-        carry_out(plan_install(client("codex"), place, ENTRY, backups, lambda servers: ["c"], replacing=True), backups)
+        apply_install(
+            plan_install(find_client("codex"), place, ENTRY, backups, lambda servers: ["c"], replace_duplicates=True),
+            backups,
+        )
     assert now(place) == other
 
 
@@ -396,7 +407,7 @@ def test_a_file_that_changes_between_reading_and_writing_is_left_to_the_other_wr
     plan = plan_install(wanted, place, ENTRY, backups, nothing)
     place.path.write_bytes(b'{"numStartups": 2}')
     with pytest.raises(ConfigError, match="changed by another program"):
-        carry_out(plan, backups)
+        apply_install(plan, backups)
     assert now(place) == b'{"numStartups": 2}'
     assert [*tmp_path.glob(".claude.json*")] == [place.path]
     assert not is_installed(place, backups)
@@ -436,7 +447,7 @@ def test_a_damaged_record_does_no_harm(tmp_path: Path, backups: Backups) -> None
     assert now(place) == before
 
 
-@pytest.mark.parametrize("known", clients(), ids=lambda known: known.name)
+@pytest.mark.parametrize("known", list_clients(), ids=lambda known: known.name)
 def test_an_address_is_written_in_each_clients_own_spelling(known: Client) -> None:
     url = "http://127.0.0.1:8420/mcp"
     spelled: dict[str, dict[str, str]] = {
@@ -451,15 +462,17 @@ def test_an_address_is_written_in_each_clients_own_spelling(known: Client) -> No
     }
     if known.name == "claude-desktop":
         with pytest.raises(ConfigError, match="takes no address"):
-            reached(known, url, token=False)
+            make_http_entry(known, url, send_token=False)
     else:
-        assert reached(known, url, token=False) == spelled[known.name]
-        assert ("PORTICO_TOKEN" in json.dumps(reached(known, url, token=True))) == (known.bearer is not None)
+        assert make_http_entry(known, url, send_token=False) == spelled[known.name]
+        assert ("PORTICO_TOKEN" in json.dumps(make_http_entry(known, url, send_token=True))) == (
+            known.bearer_template is not None
+        )
 
 
 def test_an_address_of_ours_is_known_by_its_record(tmp_path: Path, backups: Backups) -> None:
     wanted, place = place_of("gemini", "user", tmp_path)
-    entry = reached(wanted, "http://127.0.0.1:8420/mcp", token=False)
+    entry = make_http_entry(wanted, "http://127.0.0.1:8420/mcp", send_token=False)
     installed(wanted, place, backups, entry=entry)
     assert installed(wanted, place, backups).outcome == "updated"
     assert "httpUrl" not in data_of(place)["mcpServers"]["portico"]

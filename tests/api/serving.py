@@ -11,19 +11,19 @@ from starlette.applications import Starlette
 
 from portico.access import Caller
 from portico.api.app import make_api
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
-from portico.disclosure.insight import Insight
-from portico.disclosure.sight import Sight
-from portico.disclosure.standings import Standings
 from portico.events import ToolCalled
-from portico.observability.ledger import Ledger
-from portico.observability.usage import Usage
-from portico.server.http import make_app
-from portico.storage.record import Record
+from portico.profiles.profile_state import ProfileState
+from portico.server.http.app import make_app
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import Retention
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Raw
+from portico.usage.standings import Standings
+from portico.usage.token_ledger import TokenLedger
+from portico.usage.tool_usage import ToolUsage
+from portico.usage.usage_data import UsageData
 from tests.interaction.fakes import tool
 
 V1 = "/api/v1"
@@ -33,11 +33,11 @@ V1 = "/api/v1"
 class Side:
     """A gateway and a client of its API."""
 
-    gateway: Gateway
+    gateway: GatewayRuntime
     app: Starlette
     http: httpx2.AsyncClient
-    insight: Insight
-    record: Record
+    insight: UsageData
+    record: GatewayStore
 
     async def get(self, path: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **query: Any) -> Raw:
         """The JSON of an answer that has this status."""
@@ -66,12 +66,12 @@ class Side:
         raise AssertionError("the list does not end")
 
 
-def eyes(gateway: Gateway) -> tuple[Sight, Insight, Record]:
+def eyes(gateway: GatewayRuntime) -> tuple[ProfileState, UsageData, GatewayStore]:
     """What the front door sees, with books of its own: a gateway's are tended whenever it is time."""
-    record = Record(None, None)
-    usage = Usage(record, gateway.bus, Retention())
-    insight = Insight(usage, Standings(usage, record), Ledger(record, gateway.bus, lambda _: 0))
-    return Sight(gateway.view().face, gateway.catalog, gateway.upstreams, insight), insight, record
+    record = GatewayStore(None, None)
+    usage = ToolUsage(record, gateway.bus, Retention())
+    insight = UsageData(usage, Standings(usage, record), TokenLedger(record, gateway.bus, lambda _: 0))
+    return ProfileState(gateway.get_view().settings, gateway.catalog, gateway.upstreams, insight), insight, record
 
 
 @asynccontextmanager
@@ -85,8 +85,8 @@ async def side_door(
     """A gateway over these backends, and a client of its API in this process."""
     async with gateway_over(backends, config) as gateway:
         sight, insight, record = eyes(gateway)
-        api = make_api(sight, gateway.view().searching, record, upstreams=gateway.upstreams, clock=clock)
-        app = make_app(gateway.doors(), api=api, **options)
+        api = make_api(sight, gateway.get_view().search_service, record, upstreams=gateway.upstreams, clock=clock)
+        app = make_app(gateway.get_endpoints(), api=api, **options)
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8420") as http:
             yield Side(gateway, app, http, insight, record)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from portico.api.bodies import Bodies, has_it
+from portico.api.response_cache import ResponseCache, has_matching_etag
 from portico.errors import BackendUnavailable
 from portico.testing import FakeBackend
-from portico.upstream.supervisor import State
+from portico.upstream.lifecycle.supervisor import LifecycleState
 from tests.api.serving import V1, backend, many, side_door
 
 
@@ -21,38 +21,38 @@ class Clock:
 
 def test_a_body_is_rendered_once_until_its_time_is_up():
     clock, made = Clock(), list[int]()
-    bodies = Bodies(clock)
+    bodies = ResponseCache(clock)
 
     def render() -> int:
         made.append(len(made))
         return made[-1]
 
-    first = bodies.get("key", 60, render)
+    first = bodies.get_or_render("key", 60, render)
     clock.now += 59
-    assert bodies.get("key", 60, render) is first
+    assert bodies.get_or_render("key", 60, render) is first
     clock.now += 1
-    second = bodies.get("key", 60, render)
+    second = bodies.get_or_render("key", 60, render)
     assert (second.content, made) == (b"1", [0, 1])
     assert second.etag != first.etag
 
 
 def test_what_was_asked_for_longest_ago_goes_first():
-    bodies = Bodies(Clock(), most=2)
-    bodies.get("a", 60, lambda: 1)
-    bodies.get("b", 60, lambda: 2)
-    bodies.get("a", 60, lambda: 3)
-    bodies.get("c", 60, lambda: 4)
+    bodies = ResponseCache(Clock(), max_entries=2)
+    bodies.get_or_render("a", 60, lambda: 1)
+    bodies.get_or_render("b", 60, lambda: 2)
+    bodies.get_or_render("a", 60, lambda: 3)
+    bodies.get_or_render("c", 60, lambda: 4)
     assert len(bodies) == 2
-    assert bodies.get("a", 60, lambda: 5).content == b"1"
-    assert bodies.get("b", 60, lambda: 6).content == b"6"
+    assert bodies.get_or_render("a", 60, lambda: 5).content == b"1"
+    assert bodies.get_or_render("b", 60, lambda: 6).content == b"6"
 
 
 def test_no_more_bytes_are_kept_than_there_is_room_for():
-    bodies = Bodies(Clock(), most_bytes=100)
+    bodies = ResponseCache(Clock(), max_bytes=100)
     for at in range(10):
-        bodies.get(at, 60, lambda: "x" * 38)
+        bodies.get_or_render(at, 60, lambda: "x" * 38)
     assert len(bodies) == 2
-    assert len(bodies.get("large", 60, lambda: "x" * 1_000).content) == 1_002
+    assert len(bodies.get_or_render("large", 60, lambda: "x" * 1_000).content) == 1_002
     assert len(bodies) == 0
 
 
@@ -74,7 +74,7 @@ def test_no_more_bytes_are_kept_than_there_is_room_for():
     ],
 )
 def test_if_none_match_is_read_as_the_standard_has_it(given: list[str], expected: bool):
-    assert has_it(given, '"a"') is expected
+    assert has_matching_etag(given, '"a"') is expected
 
 
 TIERS = {
@@ -149,9 +149,9 @@ async def test_no_tier_is_to_be_kept_while_a_server_is_on_its_first_start():
     gone = FakeBackend()
     gone.refuses = BackendUnavailable("it is not there")
     async with side_door({"git": backend(*many("git", 3)), "gone": gone}) as side:
-        states: dict[State, bool] = {"starting": False, "down": True}
+        states: dict[LifecycleState, bool] = {"starting": False, "down": True}
         for state, kept in states.items():
-            side.gateway.upstreams["gone"].mark(state)
+            side.gateway.upstreams["gone"].set_state(state)
             for path in ("hot", "categories"):
                 control = (await side.http.get(f"{V1}/tools/{path}")).headers["cache-control"]
                 assert ("max-age" in control) is kept

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi import checks
 
 from portico.access import Caller
 from portico.api.app import make_api
-from portico.events import Shown, ToolCalled
+from portico.events import ToolCalled, ToolsShown
 from portico.testing import gateway_over, serve_http
 from tests.api.serving import backend, eyes, many
 from tests.interaction.fakes import tool
@@ -51,12 +51,12 @@ def address() -> Iterator[str]:
         async with gateway_over(_servers()) as gateway:
             sight, insight, record = eyes(gateway)
             caller = Caller("session", "fuzz")
-            gateway.bus.publish(Shown(caller, "words", listing=True))
+            gateway.bus.publish(ToolsShown(caller, "words", is_listing=True))
             for at in range(40):
                 gateway.bus.publish(ToolCalled(f"git.git_{at % 7}", "0" * 16, at / 100, at % 5 > 0, caller))
-            await insight.usage.flush()
+            await insight.tool_usage.flush()
             await insight.standings.recompute()
-            api = make_api(sight, gateway.view().searching, record, upstreams=gateway.upstreams)
+            api = make_api(sight, gateway.get_view().search_service, record, upstreams=gateway.upstreams)
             async with serve_http(gateway, api=api) as url:
                 found["url"] = url.removesuffix("/mcp")
                 ready.set()

@@ -7,8 +7,8 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.api.fitting import EVERYTHING, List, Place, fitted, paged
-from portico.disclosure.tokens import count
+from portico.api.pagination import UNLIMITED_TOKENS, PagedList, PageRequest, fit_parts, render_list_page
+from portico.rendering.token_count import count_tokens
 
 words = st.lists(st.text(alphabet="abc é日🎉_", min_size=1, max_size=40), max_size=40)
 
@@ -16,18 +16,18 @@ words = st.lists(st.text(alphabet="abc é日🎉_", min_size=1, max_size=40), ma
 @settings(max_examples=60, deadline=None)
 @given(items=words, size=st.integers(1, 100), tokens=st.integers(300, 1_000), page=st.integers(1, 4))
 def test_following_next_shows_every_item_once(items: list[str], size: int, tokens: int, page: int):
-    listing = List("/list", "v1", {"page_size": size, "query": "a b&c", "tags": ["x", "y"], "none": None})
-    place, seen = Place(size, page, None, tokens), list[str]()
+    listing = PagedList("/list", "v1", {"page_size": size, "query": "a b&c", "tags": ["x", "y"], "none": None})
+    place, seen = PageRequest(size, page, None, tokens), list[str]()
     for _ in range(len(items) + 1):
-        body = paged("items", items, lambda item: {"item": item}, place, listing, {})
+        body = render_list_page("items", items, lambda item: {"item": item}, place, listing, {})
         seen += [card["item"] for card in body["items"]]
         if len(body["items"]) > 1:
-            assert count(orjson.dumps(body).decode()) <= tokens
+            assert count_tokens(orjson.dumps(body).decode()) <= tokens
         if (address := body.get("next")) is None:
             break
         asked = parse_qs(urlsplit(address).query)
         assert (asked["tags"], asked["query"], asked["version"]) == (["x", "y"], ["a b&c"], ["v1"])
-        place = Place(int(asked["page_size"][0]), 1, int(asked["offset"][0]), int(asked["max_tokens"][0]))
+        place = PageRequest(int(asked["page_size"][0]), 1, int(asked["offset"][0]), int(asked["max_tokens"][0]))
     assert seen == items[(page - 1) * size :]
 
 
@@ -37,10 +37,10 @@ def test_following_next_shows_every_item_once(items: list[str], size: int, token
     tokens=st.integers(300, 3_000),
 )
 def test_what_does_not_fit_is_named(parts: dict[str, Any], tokens: int):
-    body = fitted({"tool": "s.t"}, parts, tokens, "/whole")
+    body = fit_parts({"tool": "s.t"}, parts, tokens, "/whole")
     there = {key for key, value in parts.items() if value}
     missing = set(body.get("left_out", ()))
     assert missing | (body.keys() & there) == there
     assert not missing & body.keys()
-    assert count(orjson.dumps(body).decode()) <= tokens
-    assert fitted({"tool": "s.t"}, parts, EVERYTHING, "/whole").keys() == {"tool", *there}
+    assert count_tokens(orjson.dumps(body).decode()) <= tokens
+    assert fit_parts({"tool": "s.t"}, parts, UNLIMITED_TOKENS, "/whole").keys() == {"tool", *there}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from portico.api.problems import Problem
-from portico.disclosure.sight import Sight
+from portico.api.problems import ProblemDetails
+from portico.profiles.profile_state import ProfileState
 from tests.api.serving import V1, backend, many, side_door
 
 TOKEN = "s3cret-t0ken-of-the-test"
@@ -25,7 +25,7 @@ async def test_parameters_that_cannot_be_used_are_named(path: str):
     async with side_door({"git": backend(*many("git", 2))}) as side:
         reply = await side.http.get(f"{V1}/{path}")
         assert (reply.status_code, reply.headers["content-type"]) == (422, "application/problem+json")
-        problem = Problem.model_validate(reply.json())
+        problem = ProblemDetails.model_validate(reply.json())
         assert problem.problems or problem.kind == "unknown_name"
         assert problem.advice
         assert len(reply.content) < 2_000
@@ -74,7 +74,7 @@ async def test_odd_text_is_answered_like_any_other(text: str):
             reply = await side.http.get(f"{V1}/{path.format(text)}")
             assert reply.status_code in (200, 404, 409, 422), path
             if reply.status_code != 200:
-                Problem.model_validate(reply.json())
+                ProblemDetails.model_validate(reply.json())
 
 
 async def test_what_is_not_there_and_methods_that_are_not_for_it_are_problems():
@@ -96,18 +96,18 @@ async def test_what_is_not_there_and_methods_that_are_not_for_it_are_problems():
                 reply = await side.http.request(method, f"{V1}/{path}", content=b"{}")
                 assert reply.status_code == 405, (method, path)
                 assert reply.headers["allow"] == "GET, HEAD"
-                assert Problem.model_validate(reply.json()).advice
+                assert ProblemDetails.model_validate(reply.json()).advice
         assert (await side.http.get("/apix")).headers["content-type"].startswith("text/plain")
 
 
 async def test_what_goes_wrong_inside_is_logged_and_not_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    def broken(self: Sight) -> Any:
+    def broken(self: ProfileState) -> Any:
         raise RuntimeError("a secret of the house")
 
     async with side_door({"git": backend(*many("git", 2))}) as side:
-        monkeypatch.setattr(Sight, "states", broken)
+        monkeypatch.setattr(ProfileState, "get_server_states", broken)
         with caplog.at_level(logging.ERROR):
             problem = await side.get("stats", status=500)
         assert problem["detail"] == "the gateway failed on this; its log says why"
@@ -176,7 +176,7 @@ async def test_without_the_token_nobody_comes_in(path: str):
             reply = await side.http.get(f"{path}?token={TOKEN}", headers=headers)
             assert reply.status_code == 401
             assert reply.headers["www-authenticate"].startswith("Bearer")
-            assert Problem.model_validate(reply.json()).advice
+            assert ProblemDetails.model_validate(reply.json()).advice
             assert reply.headers["cache-control"] == "no-store"
             assert TOKEN not in reply.text
         inside = await side.http.get(path, headers={"authorization": f"Bearer {TOKEN}"})
@@ -189,11 +189,11 @@ async def test_other_hosts_and_other_pages_are_kept_out():
             for host in ("evil.example", "localhost.evil.example", "127.0.0.1:80@evil.example", "127.0.0.1:x", "[::]"):
                 reply = await side.http.get(path, headers={"host": host})
                 assert reply.status_code == 421, host
-                assert Problem.model_validate(reply.json()).advice
+                assert ProblemDetails.model_validate(reply.json()).advice
             for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://localhost:1/x://"):
                 reply = await side.http.get(path, headers={"origin": origin})
                 assert reply.status_code == 403, origin
-                assert Problem.model_validate(reply.json()).advice
+                assert ProblemDetails.model_validate(reply.json()).advice
             for headers in ({"host": "box.lan:1"}, {"host": "[::1]:8420", "origin": "http://localhost:5173"}):
                 assert (await side.http.get(path, headers=headers)).status_code != 421
             twice = [("origin", "http://localhost"), ("origin", "http://localhost")]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from portico.api import models
-from portico.api.problems import Problem
+from portico.api.problems import ProblemDetails
 from portico.errors import BackendUnavailable
 from portico.testing import FakeBackend
 from tests.api.serving import V1, backend, many, side_door
@@ -27,7 +27,7 @@ async def test_a_restart_answers_with_the_new_state():
         reply = await side.http.post(f"{V1}/servers/My_Git/restart", headers=JSON)
         assert reply.status_code == 200
         body = reply.json()
-        models.Restarted.model_validate(body)
+        models.ServerRestart.model_validate(body)
         assert (body["server"], body["state"], body["restarts"]) == ("my-git", "ready", 1)
         assert git.connections == 2
         assert reply.headers["cache-control"] == "no-store"
@@ -39,7 +39,7 @@ async def test_a_restart_that_fails_says_why_with_the_last_words_and_without_sec
     async with side_door({"gone": broken}) as side:
         reply = await side.http.post(f"{V1}/servers/gone/restart", headers=JSON)
         assert reply.status_code == 503
-        problem = Problem.model_validate(reply.json())
+        problem = ProblemDetails.model_validate(reply.json())
         assert problem.detail.startswith("gone is known but unavailable")
         assert (problem.kind, problem.advice) == ("unavailable", "Set API_TOKEN.")
         assert problem.stderr[0] == "reading settings"
@@ -61,7 +61,7 @@ async def test_looking_at_it_restarts_nothing(method: str):
         reply = await side.http.request(method, f"{V1}/servers/git/restart")
         assert (reply.status_code, reply.headers["allow"], git.connections) == (405, "POST", 1)
         if method != "HEAD":
-            assert Problem.model_validate(reply.json()).advice == "Use POST."
+            assert ProblemDetails.model_validate(reply.json()).advice == "Use POST."
 
 
 async def test_other_pages_other_hosts_and_strangers_restart_nothing():

@@ -6,8 +6,8 @@ import pytest
 
 from portico.api import models
 from portico.config import Config
-from portico.disclosure.tokens import best_counter
-from portico.events import Event, Searched
+from portico.events import Event, ToolsFound
+from portico.rendering.token_count import get_best_counter
 from tests.api.serving import V1, backend, many, side_door
 from tests.interaction.fakes import tool
 
@@ -25,20 +25,20 @@ def servers():
 async def test_a_query_gets_the_best_tools_first():
     async with side_door(servers()) as side:
         heard: list[Event] = []
-        side.gateway.bus.subscribe(heard.append, Searched)
+        side.gateway.bus.subscribe(heard.append, ToolsFound)
         body = await side.get("tools", query="open an issue in my repository")
-        models.Tools.model_validate(body)
+        models.ToolList.model_validate(body)
         assert body["tools"][0]["tool"] == "git.create_issue"
         assert body["fit"] in ("good", "unsure")
         (event,) = heard
-        assert isinstance(event, Searched)
+        assert isinstance(event, ToolsFound)
         assert (event.caller.name, event.shown[0]) == ("rest", "git.create_issue")
 
 
 async def test_nothing_that_fits_is_said_to_be_so():
     async with side_door(servers()) as side:
         body = await side.get("tools", query="zqxjkv")
-        models.Tools.model_validate(body)
+        models.ToolList.model_validate(body)
         assert body["fit"] == "none"
         assert "No tool" in body["verdict"]
         # By meaning, everything is a little like it: only the nearest are shown, whether tools are encoded yet or not.
@@ -104,7 +104,7 @@ async def test_answers_fit_the_tokens_that_were_asked_for():
         for tokens in (300, 900, 4_000):
             for query in ("", "query=read+a+file&"):
                 reply = await side.http.get(f"{V1}/tools?{query}limit=100&max_tokens={tokens}")
-                assert best_counter().count(reply.text) <= tokens, (tokens, query)
+                assert get_best_counter().count(reply.text) <= tokens, (tokens, query)
 
 
 FILTERS: list[dict[str, Any]] = [
@@ -124,14 +124,14 @@ async def test_what_passes_the_filters_is_what_a_plain_reading_of_them_lets_pass
         ):  # fmt: skip
             side.called(address, ms=ms, ok=ok, times=2)
         await side.insight.standings.recompute()
-        snapshot, used = side.gateway.catalog.snapshot, side.insight.usage.used
-        category = snapshot.category("lint.check_types")
+        snapshot, used = side.gateway.catalog.snapshot, side.insight.tool_usage.statistics_by_tool
+        category = snapshot.get_category("lint.check_types")
 
         def passes(address: str, given: dict[str, Any]) -> bool:
             use = used.get(address)
             return (
                 given.get("server") in (None, address.partition(".")[0])
-                and given.get("category") in (None, snapshot.category(address))
+                and given.get("category") in (None, snapshot.get_category(address))
                 and (use is None or use.p50_ms <= given.get("max_latency_ms", 1e9))
                 and (use is None or use.success_rate >= given.get("min_success_rate", 0))
             )

@@ -8,7 +8,7 @@ import pytest
 from portico.api import models
 from portico.catalog.taxonomy import TAXONOMY
 from portico.config import Config
-from portico.disclosure.tokens import best_counter
+from portico.rendering.token_count import get_best_counter
 from tests.api.serving import V1, Side, backend, many, side_door
 from tests.interaction.fakes import tool
 
@@ -17,7 +17,7 @@ GIT = [
     tool("list_commits"),
 ]
 ODD = ["a/b", "with space", "päth/ü?x=1#y", "a%2Fb", "..x", "call.me", "semi;colon", "emoji🎉"]
-COUNT = best_counter().count
+COUNT = get_best_counter().count
 
 
 async def text_of(side: Side, path: str) -> str:
@@ -27,7 +27,7 @@ async def text_of(side: Side, path: str) -> str:
 async def test_the_hot_list_says_why_these_tools():
     async with side_door({"git": backend(*GIT), "disk": backend(*many("read", 3))}) as side:
         body = await side.get("tools/hot")
-        models.Hot.model_validate(body)
+        models.HotTools.model_validate(body)
         assert body["grounds"] == "one of each server"
         assert [card["tool"] for card in body["tools"]] == ["disk.read_0", "git.create_issue"]
         assert body["tools"][1]["params"] == "owner?, title?"
@@ -64,7 +64,7 @@ async def test_the_hot_list_and_the_categories_fit_their_tokens_however_long_nam
 async def test_categories_say_what_is_in_them():
     async with side_door({"git": backend(*GIT), "disk": backend(*many("read", 3))}) as side:
         body = await side.get("tools/categories")
-        models.Categories.model_validate(body)
+        models.CategoryList.model_validate(body)
         assert sum(card["tools"] for card in body["categories"]) == 5
         assert {card["category"] for card in body["categories"]} <= {one.key for one in TAXONOMY}
         assert all(card["popular_tools"] and card["largest_servers"] for card in body["categories"])
@@ -152,7 +152,7 @@ async def test_a_tool_is_shown_whole():
     async with side_door({"git": backend(definition)}) as side:
         side.called("git.create_issue", times=2)
         body = await side.get("tools/git/create_issue")
-        models.ToolWhole.model_validate(body)
+        models.ToolDetails.model_validate(body)
         assert body["input_schema"] == definition["inputSchema"]
         assert body["output_schema"] == definition["outputSchema"]
         assert body["annotations"] == definition["annotations"]
@@ -170,7 +170,7 @@ async def test_a_tool_that_does_not_fit_names_what_is_missing_and_where_it_is():
     async with side_door({"s": backend(big)}) as side:
         for tokens in (300, 1_000, 4_000, 20_000):
             body = await side.get("tools/s/big", max_tokens=tokens)
-            models.ToolWhole.model_validate(body)
+            models.ToolDetails.model_validate(body)
             assert COUNT(await text_of(side, f"tools/s/big?max_tokens={tokens}")) <= tokens
             if tokens <= 4_000:
                 assert "input_schema" in body["left_out"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.testing import connect
 from tests.app import slow_server
@@ -28,14 +28,16 @@ def slow(mark: str = "", **more: Any) -> BackendConfig:
 
 
 @asynccontextmanager
-async def house(folder: Path, servers: Mapping[str, BackendConfig], **more: Any) -> AsyncGenerator[tuple[Gateway, Any]]:
+async def house(
+    folder: Path, servers: Mapping[str, BackendConfig], **more: Any
+) -> AsyncGenerator[tuple[GatewayRuntime, Any]]:
     config = Config(servers=dict(servers), data_dir=folder, **more)
-    async with Gateway(config) as gateway, connect(gateway) as client:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(config) as gateway, connect(gateway) as client:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         yield gateway, client
 
 
-def changed(gateway: Gateway, **more: Any) -> Config:
+def changed(gateway: GatewayRuntime, **more: Any) -> Config:
     return gateway.config.model_copy(update=more)
 
 
@@ -104,7 +106,7 @@ async def test_a_server_that_is_started_anew_shows_its_tools_meanwhile_by_the_ne
     async with house(tmp_path, {"a": slow("A")}) as (gateway, client):
         broken = slow("A", tools={"deny": ["wait"]}).model_copy(update={"command": "/no/such/program"})
         await gateway.apply(changed(gateway, servers={"a": broken}))
-        assert list(gateway.view().snapshot.tools) == ["a.who"]
+        assert list(gateway.get_view().snapshot.tools) == ["a.who"]
         assert "known but unavailable" in await said(client, "a.who")
 
 
@@ -113,7 +115,7 @@ async def test_a_denied_tool_is_gone_at_once_and_the_server_stays_up(tmp_path: P
         before = await said(client, "a.who")
         change = await gateway.apply(changed(gateway, servers={"a": slow("A", tools={"deny": ["wait"]})}))
         assert (change.adjusted, change.restarted) == (("a",), ())
-        assert list(gateway.view().snapshot.tools) == ["a.who"]
+        assert list(gateway.get_view().snapshot.tools) == ["a.who"]
         assert await said(client, "a.who") == before
 
 
@@ -137,8 +139,8 @@ async def test_clients_are_told_when_what_they_see_is_another(tmp_path: Path):
             told.set()
 
     config = Config(servers={"a": slow("A")}, data_dir=tmp_path)
-    async with Gateway(config) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(config) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         async with connect(gateway, era="legacy", message_handler=heard) as client:
             assert "search_tools" in {tool.name for tool in (await client.list_tools()).tools}
             await gateway.apply(changed(gateway, exposure="full"))

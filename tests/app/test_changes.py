@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from portico.app.changes import CONVERSATION, changes
+from portico.app.config_diff import RECONNECT_FIELDS, diff_configs
 from portico.config import BackendConfig, Config
 
 A = BackendConfig(command="a")
@@ -16,18 +16,18 @@ def config(**given: Any) -> Config:
 
 
 def test_the_same_configuration_changes_nothing():
-    assert not changes(config(servers={"a": A}), config(servers={"a": A}))
+    assert not diff_configs(config(servers={"a": A}), config(servers={"a": A}))
 
 
 def test_servers_come_and_go_by_name():
-    change = changes(config(servers={"a": A, "b": A}), config(servers={"b": A, "c": A}))
+    change = diff_configs(config(servers={"a": A, "b": A}), config(servers={"b": A, "c": A}))
     assert (change.added, change.removed, change.restarted) == (("c",), ("a",), ())
 
 
 def test_a_server_that_is_switched_off_has_gone_and_comes_back():
     off = BackendConfig(command="a", disabled=True)
-    assert changes(config(servers={"a": A}), config(servers={"a": off})).removed == ("a",)
-    assert changes(config(servers={"a": off}), config(servers={"a": A})).added == ("a",)
+    assert diff_configs(config(servers={"a": A}), config(servers={"a": off})).removed == ("a",)
+    assert diff_configs(config(servers={"a": off}), config(servers={"a": A})).added == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_server_that_is_switched_off_has_gone_and_comes_back():
     ],
 )
 def test_what_a_conversation_was_begun_with_starts_the_server_anew(other: dict[str, Any]):
-    change = changes(config(servers={"a": A}), config(servers={"a": {"command": "a", **other}}))
+    change = diff_configs(config(servers={"a": A}), config(servers={"a": {"command": "a", **other}}))
     assert (change.restarted, change.adjusted) == (("a",), ())
 
 
@@ -60,7 +60,7 @@ def test_what_a_conversation_was_begun_with_starts_the_server_anew(other: dict[s
     ],
 )
 def test_everything_else_leaves_the_server_running(other: dict[str, Any]):
-    change = changes(config(servers={"a": A}), config(servers={"a": {"command": "a", **other}}))
+    change = diff_configs(config(servers={"a": A}), config(servers={"a": {"command": "a", **other}}))
     assert (change.restarted, change.adjusted) == ((), ("a",))
 
 
@@ -86,13 +86,13 @@ def test_every_key_of_a_server_is_known_to_one_side_or_the_other():
         "ttl_s",
         "written",
     }
-    assert set(BackendConfig.model_fields) == CONVERSATION | adjustable
+    assert set(BackendConfig.model_fields) == RECONNECT_FIELDS | adjustable
 
 
 def test_what_clients_see_is_taken_at_once_and_where_the_gateway_listens_only_later():
     other = config(exposure="full", gateway={"port": 1, "host": "::1"}, log_level="debug", limits={"requests": 1})
-    change = changes(config(), other)
-    assert change.faces
-    assert change.later == ("gateway.host", "gateway.port")
-    assert change.house == ("limits.requests", "log_level")
+    change = diff_configs(config(), other)
+    assert change.has_view_changes
+    assert change.pending_settings == ("gateway.host", "gateway.port")
+    assert change.applied_settings == ("limits.requests", "log_level")
     assert "gateway.port" in str(change)

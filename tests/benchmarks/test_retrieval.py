@@ -28,16 +28,20 @@ def ranking(*hits: Hit) -> Ranking:
 
 def test_twins_stand_behind_the_first_page_and_behind_their_hit_after_it():
     page = [Hit(f"h{number}", 1.0) for number in range(PAGE)]
-    page[2] = Hit("h2", 1.0, twins=("t2", "t2b"))
-    page[0] = Hit("h0", 1.0, twins=("t0",))
-    later = [Hit("h10", 0.5, twins=("t10",)), Hit("h11", 0.4)]
+    page[2] = Hit("h2", 1.0, duplicates=("t2", "t2b"))
+    page[0] = Hit("h0", 1.0, duplicates=("t0",))
+    later = [Hit("h10", 0.5, duplicates=("t10",)), Hit("h11", 0.4)]
     ids = ranked_ids(ranking(*page, *later))
     assert ids[:PAGE] == [f"h{number}" for number in range(PAGE)]
     assert ids[PAGE:] == ["t0", "t2", "t2b", "h10", "t10", "h11"]
 
 
 def test_no_id_is_ranked_twice():
-    assert ranked_ids(ranking(Hit("a", 1.0, twins=("b", "c")), Hit("b", 0.9, twins=("c",)))) == ["a", "b", "c"]
+    assert ranked_ids(ranking(Hit("a", 1.0, duplicates=("b", "c")), Hit("b", 0.9, duplicates=("c",)))) == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_ranks_of_one_set_are_the_file_itself_and_of_several_a_file_each(tmp_path: Path):

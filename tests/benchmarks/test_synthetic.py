@@ -5,15 +5,15 @@ from benchmarks.synthetic import enlarged, vectors_for
 from benchmarks.tool_sets import document
 
 from portico.search import Vector
-from portico.search.dense.encoder import WIDTH, quantised
+from portico.search.dense.encoder import VECTOR_WIDTH, quantise
 from tests.benchmarks.tiny_set import TOOLS
 
 _REAL = [document(tool) for tool in TOOLS]
 
 
 def real_vectors() -> dict[str, Vector]:
-    rows = np.random.default_rng(3).standard_normal((len(_REAL), WIDTH))
-    return {it.id: quantised(row / np.linalg.norm(row)) for it, row in zip(_REAL, rows, strict=True)}
+    rows = np.random.default_rng(3).standard_normal((len(_REAL), VECTOR_WIDTH))
+    return {it.id: quantise(row / np.linalg.norm(row)) for it, row in zip(_REAL, rows, strict=True)}
 
 
 def test_the_real_tools_come_first_and_copies_fill_the_rest():

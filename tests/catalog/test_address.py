@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from portico.catalog.address import (
     FLAT_NAME_CHARS,
-    LONGEST_NAME,
-    RESERVED,
-    Resolver,
-    flat_name,
-    flat_names,
-    identifier,
-    identifiers,
-    nearest,
+    MAX_NAME_CHARS,
+    RESERVED_WORDS,
+    AddressResolver,
+    assign_flat_names,
+    assign_identifiers,
+    find_nearest_names,
+    make_flat_name,
     split_name,
+    to_identifier,
 )
 from portico.errors import UnknownName
 
@@ -35,11 +35,11 @@ ADDRESSES = (
 )
 
 
-def resolver(*more: str) -> Resolver:
-    return Resolver(dict.fromkeys((*ADDRESSES, *more)))
+def resolver(*more: str) -> AddressResolver:
+    return AddressResolver(dict.fromkeys((*ADDRESSES, *more)))
 
 
-def refusal(name: str, of: Resolver | None = None) -> UnknownName:
+def refusal(name: str, of: AddressResolver | None = None) -> UnknownName:
     with pytest.raises(UnknownName) as caught:
         (of or resolver()).resolve(name)
     return caught.value
@@ -63,31 +63,31 @@ def refusal(name: str, of: Resolver | None = None) -> UnknownName:
     ],
 )
 def test_a_name_becomes_a_legal_identifier(name: str, word: str):
-    assert identifier(name) == word
+    assert to_identifier(name) == word
 
 
 def test_names_that_would_become_the_same_identifier_keep_apart_and_a_legal_name_keeps_its_own():
-    words = identifiers(["get-user", "get_user", "get.user"])
+    words = assign_identifiers(["get-user", "get_user", "get.user"])
     assert sorted(words.values()) == ["get-user", "get.user", "get_user"]
     assert words["get_user"] == "get_user"
-    assert words == identifiers(["get.user", "get_user", "get-user", "get_user"])
+    assert words == assign_identifiers(["get.user", "get_user", "get-user", "get_user"])
 
 
 def test_a_name_that_is_spelt_like_another_one_s_identifier_does_not_take_it():
-    hashed = next(word for word, name in identifiers(["a_b", "a-b"]).items() if name == "a-b")
-    words = identifiers(["a_b", "a-b", hashed])
+    hashed = next(word for word, name in assign_identifiers(["a_b", "a-b"]).items() if name == "a-b")
+    words = assign_identifiers(["a_b", "a-b", hashed])
     assert len(words) == 3
     assert words[hashed] == hashed
 
 
 @given(st.sets(st.text(max_size=12), max_size=12))
 def test_every_name_gets_one_identifier_of_its_own(names: set[str]):
-    words = identifiers(names)
+    words = assign_identifiers(names)
     assert sorted(words.values()) == sorted(names)
     for word in words:
         assert word.isidentifier()
         assert word.isascii()
-        assert word not in RESERVED
+        assert word not in RESERVED_WORDS
         assert not keyword.iskeyword(word)
 
 
@@ -95,19 +95,19 @@ def test_every_name_gets_one_identifier_of_its_own(names: set[str]):
 
 
 def test_a_flat_name_is_server_and_tool():
-    assert flat_name("github", "create_issue") == "github__create_issue"
+    assert make_flat_name("github", "create_issue") == "github__create_issue"
 
 
 def test_a_flat_name_that_would_be_too_long_or_illegal_ends_in_a_hash():
-    long = flat_name("a" * 40, "b" * 40)
+    long = make_flat_name("a" * 40, "b" * 40)
     assert len(long) == FLAT_NAME_CHARS
-    assert long != flat_name("a" * 40, "b" * 41)
-    assert flat_name("s", "a.b") != flat_name("s", "a/b")
+    assert long != make_flat_name("a" * 40, "b" * 41)
+    assert make_flat_name("s", "a.b") != make_flat_name("s", "a/b")
 
 
 def test_two_tools_never_share_a_flat_name():
     pairs = [("a", "b__c"), ("a__b", "c"), ("a_", "b"), ("a", "_b")]
-    assert list(flat_names(pairs).values()) == pairs
+    assert list(assign_flat_names(pairs).values()) == pairs
 
 
 names = st.text("ab_-. é", min_size=1, max_size=80)
@@ -115,7 +115,7 @@ names = st.text("ab_-. é", min_size=1, max_size=80)
 
 @given(st.lists(st.tuples(st.text("ab_-", min_size=1, max_size=40), names), max_size=12, unique=True))
 def test_flat_names_are_legal_unique_and_lead_back(pairs: list[tuple[str, str]]):
-    flat = flat_names(pairs)
+    flat = assign_flat_names(pairs)
     assert list(flat.values()) == pairs
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in flat)
 
@@ -168,7 +168,7 @@ def test_identifiers_and_bare_names_mean_the_tool(spelling: str, address: str):
 
 def test_an_identifier_that_had_to_be_told_apart_means_its_own_tool():
     twins = resolver("api.get-user", "api.get_user")
-    hashed = next(word for word, name in identifiers(["get-user", "get_user"]).items() if name == "get-user")
+    hashed = next(word for word, name in assign_identifiers(["get-user", "get_user"]).items() if name == "get-user")
     assert twins.resolve("api.get_user") == "api.get_user"
     assert twins.resolve(f"api.{hashed}") == "api.get-user"
     assert twins.resolve(f"api__{hashed}") == "api.get-user"
@@ -208,7 +208,7 @@ def test_the_nearest_are_the_ones_that_are_spelt_so_however_many_there_are():
 def test_the_nearest_of_thousands_are_those_of_all_of_them():
     names = [f"other-{number}" for number in range(3_500)]
     names[700], names[1_700], names[3_400] = "list_recrod", "list_records", "list record"
-    assert nearest("List-Record", names) == ("list record", "list_records", "list_recrod")
+    assert find_nearest_names("List-Record", names) == ("list record", "list_records", "list_recrod")
 
 
 def test_a_name_like_nothing_here_is_sent_to_search():
@@ -225,7 +225,7 @@ def test_a_name_as_it_is_shown_means_the_tool_that_hides_characters_in_it():
 
 @pytest.mark.parametrize("name", ["", " ", ".", "::", "!!!", "github.", ".create_issue!", "mcp__", "portico."])
 def test_punctuation_alone_never_means_a_tool(name: str):
-    only = Resolver({"github.***": None})
+    only = AddressResolver({"github.***": None})
     with pytest.raises(UnknownName):
         only.resolve(name)
 
@@ -233,11 +233,11 @@ def test_punctuation_alone_never_means_a_tool(name: str):
 def test_a_name_of_a_megabyte_is_refused_in_a_line():
     error = refusal("github.create_issue" * 50_000)
     assert len(str(error)) < 1_000
-    assert refusal("x" * (LONGEST_NAME + 1)).nearest == ()
+    assert refusal("x" * (MAX_NAME_CHARS + 1)).nearest == ()
 
 
 def test_nearest_offers_at_most_as_many_as_wanted():
-    assert len(nearest("tool", [f"s.tool{n}" for n in range(50)], 3)) == 3
+    assert len(find_nearest_names("tool", [f"s.tool{n}" for n in range(50)], 3)) == 3
 
 
 def test_a_name_is_split_at_every_separator():
@@ -262,5 +262,5 @@ segments = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs
 @given(st.sets(st.tuples(segments, st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10))))
 def test_an_address_always_means_itself(pairs: set[tuple[str, str]]):
     addresses = [f"{server}.{tool}" for server, tool in pairs]
-    some = Resolver(dict.fromkeys(addresses))
+    some = AddressResolver(dict.fromkeys(addresses))
     assert [some.resolve(address) for address in addresses] == addresses

@@ -6,29 +6,37 @@ from typing import Any, cast
 
 import pytest
 
-from portico.catalog.listing import LARGE, MAX_WARNINGS, Entry, Listing, Offers, fetch, salvage
+from portico.catalog.listing import (
+    LARGE_LISTING_ITEMS,
+    MAX_WARNINGS,
+    ListedTool,
+    ServerListing,
+    ServerOffers,
+    fetch_listing,
+    salvage_tools,
+)
 from portico.errors import METHOD_NOT_FOUND, RemoteError
 from portico.testing import FakeBackend
-from portico.upstream.backend import Ask, Hello, Raw
+from portico.upstream.backend import InitializeInfo, Raw, RequestOptions
 
 
 class Deaf:
     """A listener with nothing to do."""
 
-    def notified(self, method: str, params: Raw) -> None: ...
+    def on_notification(self, method: str, params: Raw) -> None: ...
 
-    def lost(self, reason: str) -> None: ...
-
-
-async def listed(backend: FakeBackend) -> Listing:
-    return await fetch(await backend.connect(Deaf()), 5)
+    def on_lost(self, reason: str) -> None: ...
 
 
-def names(listing: Listing) -> list[str]:
+async def listed(backend: FakeBackend) -> ServerListing:
+    return await fetch_listing(await backend.connect(Deaf()), 5)
+
+
+def names(listing: ServerListing) -> list[str]:
     return [entry.name for entry in listing.tools]
 
 
-def definition(entry: Entry) -> Raw:
+def definition(entry: ListedTool) -> Raw:
     return json.loads(entry.blob)
 
 
@@ -48,19 +56,19 @@ def schema(**properties: Any) -> Raw:
 
 @pytest.mark.parametrize("item", [None, 3, "tool", [], {}, {"name": None}, {"name": ""}, {"name": "  "}, {"name": 4}])
 def test_what_has_no_name_is_left_out_with_a_warning(item: Any):
-    kept, warnings = salvage([{"name": "good"}, item])
+    kept, warnings = salvage_tools([{"name": "good"}, item])
     assert [entry.name for entry in kept] == ["good"]
     assert warnings == ("tool 2 has no name and was left out",)
 
 
 def test_of_two_tools_of_one_name_the_first_is_kept():
-    kept, warnings = salvage([{"name": "t", "description": "first"}, {"name": "t", "description": "second"}])
+    kept, warnings = salvage_tools([{"name": "t", "description": "first"}, {"name": "t", "description": "second"}])
     assert [definition(entry)["description"] for entry in kept] == ["first"]
     assert "'t'" in warnings[0]
 
 
 def test_a_tool_without_a_schema_is_kept_and_says_so():
-    kept, warnings = salvage([{"name": "t"}, {"name": "u", "inputSchema": {}}])
+    kept, warnings = salvage_tools([{"name": "t"}, {"name": "u", "inputSchema": {}}])
     assert not warnings
     assert [entry.warnings for entry in kept] == [
         ("no input schema: arguments are passed unchecked",),
@@ -70,7 +78,7 @@ def test_a_tool_without_a_schema_is_kept_and_says_so():
 
 def test_a_definition_is_kept_as_it_came():
     given = {"x-vendor": [1], "name": "t", "inputSchema": schema(), "icons": [{"src": "data:"}]}
-    ((entry,), _) = salvage([given])
+    ((entry,), _) = salvage_tools([given])
     assert list(definition(entry).items()) == list(given.items())
     assert entry.warnings == ()
 
@@ -82,7 +90,7 @@ def test_a_definition_is_kept_as_it_came():
 )
 def test_a_part_that_cannot_be_kept_costs_only_itself(value: Any):
     bad = {"name": "bad", "description": "Still found.", "inputSchema": value}
-    kept, warnings = salvage([{"name": "before"}, bad, {"name": "after"}])
+    kept, warnings = salvage_tools([{"name": "before"}, bad, {"name": "after"}])
     assert [entry.name for entry in kept] == ["before", "bad", "after"]
     assert definition(kept[1]) == {"name": "bad", "description": "Still found."}
     assert "'inputSchema' was left out" in kept[1].warnings[0]
@@ -90,7 +98,7 @@ def test_a_part_that_cannot_be_kept_costs_only_itself(value: Any):
 
 
 def test_a_name_that_is_no_text_is_left_out():
-    kept, warnings = salvage([{"name": "half \ud83d"}, {"name": "whole"}])
+    kept, warnings = salvage_tools([{"name": "half \ud83d"}, {"name": "whole"}])
     assert [entry.name for entry in kept] == ["whole"]
     assert "tool 1" in warnings[0]
 
@@ -98,19 +106,19 @@ def test_a_name_that_is_no_text_is_left_out():
 @pytest.mark.parametrize(
     ("tools", "offers", "large"),
     [
-        ([{"name": "t"}], Offers(), False),
-        ([{"name": f"t{number}"} for number in range(LARGE + 1)], Offers(), True),
+        ([{"name": "t"}], ServerOffers(), False),
+        ([{"name": f"t{number}"} for number in range(LARGE_LISTING_ITEMS + 1)], ServerOffers(), True),
         (
             [{"name": f"t{number}", "description": "x" * 30_000} for number in range(10)],
-            Offers(),
+            ServerOffers(),
             True,
         ),
-        ([], Offers(prompts=tuple({"name": f"p{number}"} for number in range(LARGE + 1))), True),
+        ([], ServerOffers(prompts=tuple({"name": f"p{number}"} for number in range(LARGE_LISTING_ITEMS + 1))), True),
     ],
     ids=["one tool", "many tools", "long ones", "many prompts"],
 )
-def test_a_listing_is_large_by_its_entries_or_its_bytes(tools: list[Raw], offers: Offers, large: bool):
-    assert Listing(Hello("legacy", "2025-11-25"), salvage(tools)[0], offers).is_large is large
+def test_a_listing_is_large_by_its_entries_or_its_bytes(tools: list[Raw], offers: ServerOffers, large: bool):
+    assert ServerListing(InitializeInfo("legacy", "2025-11-25"), salvage_tools(tools)[0], offers).is_large is large
 
 
 # Fetching
@@ -130,7 +138,7 @@ async def test_everything_a_server_offers_is_fetched():
     assert listing.offers.resources[0]["uri"] == "r:1"
     assert listing.offers.templates[0]["uriTemplate"] == "r:{x}"
     assert listing.offers.prompts[0]["name"] == "p"
-    assert listing.hello.instructions == "Be kind."
+    assert listing.initialize_info.instructions == "Be kind."
     assert listing.warnings == ()
 
 
@@ -174,7 +182,7 @@ async def test_a_listing_that_is_no_list_is_empty(tools: Any):
 
 
 def refusing(method: str, **offers: Any) -> FakeBackend:
-    def refuse(params: Raw, ask: Ask) -> Raw:
+    def refuse(params: Raw, ask: RequestOptions) -> Raw:
         raise RemoteError(METHOD_NOT_FOUND, "no such method")
 
     backend = FakeBackend(**offers)

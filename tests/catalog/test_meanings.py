@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portico.app import INDEX_FILE, VECTOR_FILE, Gateway
-from portico.catalog.documents import documents
-from portico.catalog.listing import Listing, salvage
-from portico.catalog.meanings import Meanings
-from portico.catalog.sync import Catalog, Source
+from portico.app import INDEX_FILE, VECTOR_FILE, GatewayRuntime
+from portico.catalog.embeddings import Embeddings
+from portico.catalog.listing import ServerListing, salvage_tools
+from portico.catalog.search_documents import build_documents
+from portico.catalog.sync import Catalog, ServerSource
 from portico.config import Config
-from portico.events import Bus
-from portico.search import Encoder, EncoderUnavailable, Index, Vector, key_of, text_of
-from portico.search.dense.encoder import WIDTH, shipped
+from portico.events import EventBus
+from portico.search import Encoder, EncoderUnavailable, Index, Vector, compose_document_text, compute_text_key
+from portico.search.dense.encoder import VECTOR_WIDTH, get_shipped_encoder
 from portico.storage.index_file import IndexFile
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from portico.storage.vector_file import VectorFile
 from portico.testing import FakeBackend, connect, gateway_over
-from portico.upstream.backend import Hello, Raw
+from portico.upstream.backend import InitializeInfo, Raw
 
 PATIENCE = 60
 OFFER = (
@@ -37,9 +37,9 @@ def tool(name: str, description: str) -> Raw:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}}
 
 
-def offer(*tools: tuple[str, str]) -> Listing:
-    kept, warnings = salvage([tool(*it) for it in tools])
-    return Listing(Hello("legacy", "2025-11-25"), kept, warnings=warnings)
+def offer(*tools: tuple[str, str]) -> ServerListing:
+    kept, warnings = salvage_tools([tool(*it) for it in tools])
+    return ServerListing(InitializeInfo("legacy", "2025-11-25"), kept, warnings=warnings)
 
 
 class Counting(Encoder):
@@ -51,7 +51,7 @@ class Counting(Encoder):
 
     def document(self, text: str) -> Vector:
         self.read.append(text)
-        return super().document(text)
+        return super().encode_document(text)
 
 
 class Patient(Counting):
@@ -83,42 +83,42 @@ class SlowDisk(IndexFile):
 
 
 def opened(
-    folder: Path, encoder: Encoder, *names: str, index_file: IndexFile | None = None, bus: Bus | None = None
+    folder: Path, encoder: Encoder, *names: str, index_file: IndexFile | None = None, bus: EventBus | None = None
 ) -> Catalog:
     catalog = Catalog(
-        [Source(name, "f") for name in names or ("s",)],
-        Manifests(folder / "manifest"),
-        bus or Bus(),
+        [ServerSource(name, "f") for name in names or ("s",)],
+        ManifestStore(folder / "manifest"),
+        bus or EventBus(),
         index_file=index_file or IndexFile(folder / "index"),
-        meanings=Meanings(encoder, VectorFile(folder / "vectors", WIDTH)),
+        embeddings=Embeddings(encoder, VectorFile(folder / "vectors", VECTOR_WIDTH)),
     )
     catalog.load()
     return catalog
 
 
 async def encoded(catalog: Catalog) -> None:
-    task = catalog.encode()
+    task = catalog.start_encoding()
     assert task is not None
     await asyncio.wait_for(asyncio.shield(task), PATIENCE)
 
 
 def fresh(catalog: Catalog) -> Index:
     """What the catalog's index should be."""
-    read = [it for entry in catalog.snapshot.servers.values() for it in documents(entry)]
-    vectors = {it.id: shipped().document(text_of(it)) for it in read}
-    return Index.build(read, encoder=shipped()).with_vectors(vectors)
+    read = [it for entry in catalog.snapshot.servers.values() for it in build_documents(entry)]
+    vectors = {it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in read}
+    return Index.build(read, encoder=get_shipped_encoder()).with_vectors(vectors)
 
 
 def is_up_to_date(catalog: Catalog) -> bool:
     expected, found = fresh(catalog), catalog.snapshot.index
     queries = ("send a letter by computer", "is it going to rain", "open a document", "tool", *catalog.snapshot.tools)
-    return catalog.unencoded == 0 and all(found.search(it, 50) == expected.search(it, 50) for it in queries)
+    return catalog.unencoded_count == 0 and all(found.search(it, 50) == expected.search(it, 50) for it in queries)
 
 
 async def eventually(catalog: Catalog) -> None:
     """Wait until every tool has its vector."""
     async with asyncio.timeout(PATIENCE):
-        while catalog.unencoded:
+        while catalog.unencoded_count:
             await encoded(catalog)
 
 
@@ -132,24 +132,24 @@ def encoding_threads() -> list[str]:
 async def test_words_are_searched_at_once_and_meaning_as_soon_as_it_is_there(tmp_path: Path):
     encoder = Patient()
     catalog = opened(tmp_path, encoder)
-    await asyncio.wait_for(catalog.accept("s", offer(*OFFER)), PATIENCE)
+    await asyncio.wait_for(catalog.accept_listing("s", offer(*OFFER)), PATIENCE)
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
-    assert catalog.unencoded == 3
+    assert catalog.unencoded_count == 3
     ranking = catalog.snapshot.index.search("send an e-mail")
-    assert (ranking.hits[0].id, ranking.dense) == ("s.send_mail", False)
+    assert (ranking.hits[0].id, ranking.uses_embeddings) == ("s.send_mail", False)
     encoder.go_on.set()
     await encoded(catalog)
     assert is_up_to_date(catalog)
-    assert catalog.snapshot.index.search("is it going to rain").dense
+    assert catalog.snapshot.index.search("is it going to rain").uses_embeddings
     await catalog.close()
 
 
 async def test_without_meanings_words_are_all_there_is():
-    catalog = Catalog([Source("s", "f")], Manifests(None), Bus())
-    await catalog.accept("s", offer(*OFFER))
-    assert catalog.encode() is None
-    assert catalog.unencoded == 0
-    assert not catalog.snapshot.index.search("send an e-mail").dense
+    catalog = Catalog([ServerSource("s", "f")], ManifestStore(None), EventBus())
+    await catalog.accept_listing("s", offer(*OFFER))
+    assert catalog.start_encoding() is None
+    assert catalog.unencoded_count == 0
+    assert not catalog.snapshot.index.search("send an e-mail").uses_embeddings
 
 
 async def test_an_encoder_that_cannot_be_loaded_leaves_words_and_ends(
@@ -158,13 +158,13 @@ async def test_an_encoder_that_cannot_be_loaded_leaves_words_and_ends(
     def fail() -> Any:
         raise OSError("no such library")
 
-    monkeypatch.setattr("portico.search.dense.encoder._open", fail)
+    monkeypatch.setattr("portico.search.dense.encoder._open_session", fail)
     catalog = opened(tmp_path, Encoder())
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await encoded(catalog)
-    assert catalog.unencoded == 0
+    assert catalog.unencoded_count == 0
     assert catalog.snapshot.index.search("send an e-mail").hits[0].id == "s.send_mail"
-    await catalog.accept("s", offer(*OFFER, ("more", "More.")))
+    await catalog.accept_listing("s", offer(*OFFER, ("more", "More.")))
     await encoded(catalog)
     assert caplog.text.count("search by meaning is off") == 1
     await catalog.close()
@@ -173,7 +173,7 @@ async def test_an_encoder_that_cannot_be_loaded_leaves_words_and_ends(
 async def test_a_server_whose_name_has_a_dot_is_encoded_too(tmp_path: Path):
     encoder = Counting()
     catalog = opened(tmp_path, encoder, "a.b", "a")
-    await catalog.accept("a.b", offer(*OFFER))
+    await catalog.accept_listing("a.b", offer(*OFFER))
     await encoded(catalog)
     assert is_up_to_date(catalog)
     assert len(encoder.read) == 3
@@ -186,14 +186,14 @@ async def test_a_server_whose_name_has_a_dot_is_encoded_too(tmp_path: Path):
 async def test_a_second_start_encodes_nothing(tmp_path: Path):
     first = Counting()
     catalog = opened(tmp_path, first)
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await encoded(catalog)
     await catalog.close()
     assert len(first.read) == 3
     second = Counting()
     again = opened(tmp_path, second)
     assert is_up_to_date(again)
-    await again.accept("s", offer(*OFFER))
+    await again.accept_listing("s", offer(*OFFER))
     await encoded(again)
     assert is_up_to_date(again)
     assert second.read == []
@@ -203,20 +203,20 @@ async def test_a_second_start_encodes_nothing(tmp_path: Path):
 @pytest.mark.parametrize("body", [None, b"", b"no index", b"portico-index-2\n" + b"\0" * 64])
 async def test_vectors_outlive_an_index_that_is_lost(tmp_path: Path, body: bytes | None):
     catalog = opened(tmp_path, Counting())
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await encoded(catalog)
     await catalog.close()
     (tmp_path / "index").unlink() if body is None else (tmp_path / "index").write_bytes(body)
     second = Counting()
     again = opened(tmp_path, second)
-    assert again.unencoded == 3
+    assert again.unencoded_count == 3
     await encoded(again)
     assert is_up_to_date(again)
     assert second.read == []
     await again.close()
     stored = IndexFile(tmp_path / "index").load()
     assert stored is not None
-    assert Index.load(stored).unencoded("s") == []
+    assert Index.load(stored).list_unencoded("s") == []
 
 
 async def test_a_gateway_starts_whatever_bit_of_its_index_was_flipped(tmp_path: Path):
@@ -235,16 +235,18 @@ async def test_a_gateway_starts_whatever_bit_of_its_index_was_flipped(tmp_path: 
 async def test_a_changed_server_encodes_only_what_changed(tmp_path: Path):
     encoder = Counting()
     catalog = opened(tmp_path, encoder, "s", "t")
-    await catalog.accept("t", offer(("other", "Something else.")))
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("t", offer(("other", "Something else.")))
+    await catalog.accept_listing("s", offer(*OFFER))
     await encoded(catalog)
     encoder.read.clear()
-    await catalog.accept("s", offer(("get_weather", "Tomorrow's weather."), *OFFER[:2], ("play_song", "Play a song.")))
+    await catalog.accept_listing(
+        "s", offer(("get_weather", "Tomorrow's weather."), *OFFER[:2], ("play_song", "Play a song."))
+    )
     await encoded(catalog)
     assert sorted(encoder.read) == ["s: get weather. Tomorrow's weather.", "s: play song. Play a song."]
     assert is_up_to_date(catalog)
     encoder.read.clear()
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await encoded(catalog)
     assert encoder.read == []
     assert is_up_to_date(catalog)
@@ -253,14 +255,14 @@ async def test_a_changed_server_encodes_only_what_changed(tmp_path: Path):
 
 async def test_another_catalog_with_the_same_texts_finds_them_encoded(tmp_path: Path):
     first = opened(tmp_path, Counting())
-    await first.accept("s", offer(*OFFER))
+    await first.accept_listing("s", offer(*OFFER))
     await encoded(first)
     await first.close()
     (tmp_path / "other").mkdir()
     (tmp_path / "vectors").rename(tmp_path / "other" / "vectors")
     encoder = Counting()
     second = opened(tmp_path / "other", encoder)
-    await second.accept("s", offer(*OFFER[1:], ("new", "New.")))
+    await second.accept_listing("s", offer(*OFFER[1:], ("new", "New.")))
     await encoded(second)
     assert encoder.read == ["s: new. New."]
     assert is_up_to_date(second)
@@ -273,10 +275,10 @@ async def test_another_catalog_with_the_same_texts_finds_them_encoded(tmp_path: 
 async def test_a_listing_that_arrives_while_another_is_encoded_is_neither_lost_nor_overwritten(tmp_path: Path):
     encoder = Patient()
     catalog = opened(tmp_path, encoder, "s", "t")
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
-    await catalog.accept("s", offer(("send_mail", "Mow the lawn."), *OFFER[1:]))
-    await catalog.accept("t", offer(("play_song", "Play a song.")))
+    await catalog.accept_listing("s", offer(("send_mail", "Mow the lawn."), *OFFER[1:]))
+    await catalog.accept_listing("t", offer(("play_song", "Play a song.")))
     encoder.go_on.set()
     await eventually(catalog)
     assert sorted(catalog.snapshot.tools) == ["s.get_weather", "s.read_file", "s.send_mail", "t.play_song"]
@@ -287,30 +289,30 @@ async def test_a_listing_that_arrives_while_another_is_encoded_is_neither_lost_n
 async def test_a_server_that_lost_its_tools_while_they_were_encoded_gets_none_back(tmp_path: Path):
     encoder = Patient()
     catalog = opened(tmp_path, encoder)
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
-    await catalog.accept("s", offer())
+    await catalog.accept_listing("s", offer())
     encoder.go_on.set()
     await encoded(catalog)
     assert len(catalog.snapshot.index) == 0
-    assert catalog.unencoded == 0
+    assert catalog.unencoded_count == 0
     await catalog.close()
 
 
 async def test_a_listing_that_arrives_while_the_encoded_index_is_saved_is_encoded_too(tmp_path: Path):
     disk = SlowDisk(tmp_path / "index")
     encoder = Patient()
-    bus, arrived = Bus(), asyncio.Event()
+    bus, arrived = EventBus(), asyncio.Event()
     catalog = opened(tmp_path, encoder, "s", "t", index_file=disk, bus=bus)
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     bus.subscribe(lambda _: arrived.set())
     disk.slow = True
     encoder.go_on.set()
     assert await asyncio.to_thread(disk.writing.wait, PATIENCE)
-    first = catalog.encode()
+    first = catalog.start_encoding()
     assert first is not None
     assert not first.done()
-    arriving = asyncio.create_task(catalog.accept("t", offer(("play_song", "Play a song."))))
+    arriving = asyncio.create_task(catalog.accept_listing("t", offer(("play_song", "Play a song."))))
     await asyncio.wait_for(arrived.wait(), PATIENCE)
     assert "t.play_song" in catalog.snapshot.tools
     disk.go_on.set()
@@ -321,7 +323,7 @@ async def test_a_listing_that_arrives_while_the_encoded_index_is_saved_is_encode
     await catalog.close()
     stored = disk.load()
     assert stored is not None
-    assert [Index.load(stored).unencoded(group) for group in ("s", "t")] == [[], []]
+    assert [Index.load(stored).list_unencoded(group) for group in ("s", "t")] == [[], []]
 
 
 async def test_many_listings_in_a_row_end_with_every_vector_in_its_place(tmp_path: Path):
@@ -329,7 +331,7 @@ async def test_many_listings_in_a_row_end_with_every_vector_in_its_place(tmp_pat
     async with asyncio.timeout(PATIENCE):
         for turn in range(4):
             tools = [(f"tool_{at}", f"Turn {turn} of tool {at}.") for at in range(6)]
-            await asyncio.gather(*(catalog.accept(f"s{number}", offer(*tools)) for number in range(6)))
+            await asyncio.gather(*(catalog.accept_listing(f"s{number}", offer(*tools)) for number in range(6)))
     await eventually(catalog)
     assert is_up_to_date(catalog)
     await catalog.close()
@@ -353,7 +355,7 @@ class Failing(Counting):
 
 async def test_what_was_encoded_before_the_encoder_failed_is_kept(tmp_path: Path):
     catalog = opened(tmp_path, Failing(2, EncoderUnavailable("bad allocation")))
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await encoded(catalog)
     await catalog.close()
     second = Counting()
@@ -370,13 +372,13 @@ async def test_an_error_nobody_foresaw_is_said_once_and_the_next_listing_is_serv
     encoder = Failing(0, RuntimeError("something new"))
     catalog = opened(tmp_path, encoder)
     for number in range(3):
-        await catalog.accept("s", offer(*OFFER, (f"more_{number}", "More.")))
+        await catalog.accept_listing("s", offer(*OFFER, (f"more_{number}", "More.")))
         await encoded(catalog)
     assert caplog.text.count("could not be encoded") == 1
     assert "something new" in caplog.text
     assert catalog.snapshot.index.search("send an e-mail").hits[0].id == "s.send_mail"
     encoder.at = 1_000
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await eventually(catalog)
     assert is_up_to_date(catalog)
     await catalog.close()
@@ -388,11 +390,11 @@ async def test_an_error_nobody_foresaw_is_said_once_and_the_next_listing_is_serv
 async def test_a_server_of_many_tools_does_not_make_the_others_wait(tmp_path: Path):
     encoder = Patient()
     catalog = opened(tmp_path, encoder, "big", "small", "tiny")
-    await catalog.accept("big", offer(*((f"tool_{number}", f"Tool {number}.") for number in range(300))))
-    await catalog.accept("small", offer(*OFFER))
-    await catalog.accept("tiny", offer(OFFER[0]))
-    meanings = Meanings(Counting(), VectorFile(None, WIDTH))
-    first = next(meanings.bring(catalog.snapshot))
+    await catalog.accept_listing("big", offer(*((f"tool_{number}", f"Tool {number}.") for number in range(300))))
+    await catalog.accept_listing("small", offer(*OFFER))
+    await catalog.accept_listing("tiny", offer(OFFER[0]))
+    meanings = Embeddings(Counting(), VectorFile(None, VECTOR_WIDTH))
+    first = next(meanings.generate_vectors(catalog.snapshot))
     assert {it for it in catalog.snapshot.tools if not it.startswith("big.")} <= first.keys()
     assert sum(it.startswith("big.") for it in first) == len(first) - 4
     encoder.go_on.set()
@@ -406,12 +408,12 @@ async def test_closing_while_encoding_ends_it_leaves_no_thread_and_keeps_what_is
     encoder = Patient()
     catalog = opened(tmp_path, encoder)
     tools = [(f"tool_{number}", f"Tool number {number}. " + "It does a lot. " * 20) for number in range(1_000)]
-    await catalog.accept("s", offer(*tools))
+    await catalog.accept_listing("s", offer(*tools))
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
     encoder.go_on.set()
     await asyncio.wait_for(catalog.close(), PATIENCE)
     assert encoding_threads() == []
-    task = catalog.encode()
+    task = catalog.start_encoding()
     assert task is not None
     await asyncio.wait_for(task, PATIENCE)
     read = len(encoder.read)
@@ -425,7 +427,7 @@ async def test_closing_while_encoding_ends_it_leaves_no_thread_and_keeps_what_is
 async def test_closing_before_anything_was_encoded_is_no_trouble(tmp_path: Path):
     await opened(tmp_path, Counting()).close()
     catalog = opened(tmp_path, Counting())
-    await catalog.accept("s", offer(*OFFER))
+    await catalog.accept_listing("s", offer(*OFFER))
     await asyncio.wait_for(catalog.close(), PATIENCE)
     assert encoding_threads() == []
 
@@ -434,13 +436,13 @@ async def test_closing_before_anything_was_encoded_is_no_trouble(tmp_path: Path)
 
 
 @asynccontextmanager
-async def remembering(folder: Path, **backends: FakeBackend) -> AsyncGenerator[Gateway]:
-    async with Gateway(Config(data_dir=folder), backends=backends) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE)
+async def remembering(folder: Path, **backends: FakeBackend) -> AsyncGenerator[GatewayRuntime]:
+    async with GatewayRuntime(Config(data_dir=folder), backends=backends) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE)
         yield gateway
 
 
-async def asked(gateway: Gateway, query: str) -> str:
+async def asked(gateway: GatewayRuntime, query: str) -> str:
     async with connect(gateway) as client:
         result = await client.call_tool("search_tools", {"query": query, "limit": 1})
         return result.content[0].text  # pyright: ignore
@@ -463,7 +465,7 @@ async def test_a_second_gateway_knows_every_meaning_with_no_server_started(tmp_p
     kept = (tmp_path / VECTOR_FILE).read_bytes()
     silent = FakeBackend()
     async with remembering(tmp_path, post=silent) as gateway:
-        assert gateway.catalog.unencoded == 0
+        assert gateway.catalog.unencoded_count == 0
         assert "post.get_weather" in await asked(gateway, "rain and temperature tomorrow?")
         assert silent.connections == 0
     assert (tmp_path / VECTOR_FILE).read_bytes() == kept
@@ -476,7 +478,7 @@ async def test_a_gateway_whose_index_was_lost_gets_its_meanings_back_with_no_ser
     silent = FakeBackend()
     async with remembering(tmp_path, post=silent) as gateway:
         await eventually(gateway.catalog)
-        assert gateway.catalog.unencoded == 0
+        assert gateway.catalog.unencoded_count == 0
         assert silent.connections == 0
 
 
@@ -503,15 +505,15 @@ def test_what_is_brought_is_what_the_file_keeps(tmp_path: Path):
     """A batch at a time, each kept before it is given."""
     catalog = opened(tmp_path, Counting())
     tools = [(f"tool_{number}", f"Tool number {number}.") for number in range(150)]
-    asyncio.run(catalog.accept("s", offer(*tools)))
+    asyncio.run(catalog.accept_listing("s", offer(*tools)))
     bare = opened(tmp_path, encoder := Counting())
-    meanings = Meanings(encoder, kept := VectorFile(tmp_path / "mine", WIDTH))
+    meanings = Embeddings(encoder, kept := VectorFile(tmp_path / "mine", VECTOR_WIDTH))
     seen: dict[str, Vector] = {}
-    for batch in meanings.bring(bare.snapshot):
+    for batch in meanings.generate_vectors(bare.snapshot):
         seen.update(batch)
-        assert len(kept.find(map(key_of, encoder.read))) == len(seen)
+        assert len(kept.find(map(compute_text_key, encoder.read))) == len(seen)
     assert sorted(seen) == sorted(bare.snapshot.tools)
-    assert meanings.missing(bare.snapshot) == 150
-    again = list(Meanings(Counting(), kept).bring(bare.snapshot))
+    assert meanings.count_missing(bare.snapshot) == 150
+    again = list(Embeddings(Counting(), kept).generate_vectors(bare.snapshot))
     assert len(again) == 1
     assert all(np.array_equal(again[0][address], row) for address, row in seen.items())

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.schema import ABSENT, Param, glance, outline, resolve
-from portico.catalog.visible import literal, shown
+from portico.catalog.schema_outline import ABSENT, SchemaParameter, build_outline, resolve_pointer, summarize_parameters
+from portico.catalog.visible_text import sanitize_text, to_literal
 
 
-def only(schema: dict[str, Any], **root: Any) -> Param:
+def only(schema: dict[str, Any], **root: Any) -> SchemaParameter:
     """The one parameter of a schema whose only property is `schema`."""
-    tree = outline({"type": "object", "properties": {"p": schema}, **root})
+    tree = build_outline({"type": "object", "properties": {"p": schema}, **root})
     return tree.root.children[0]
 
 
@@ -49,18 +49,20 @@ def test_every_way_to_say_nullable_is_read_as_nullable(schema: dict[str, Any]):
     "schema", [{}, None, True, False, [], "x", 3, {"type": "object", "properties": None}, {"properties": []}]
 )
 def test_a_schema_without_parameters_has_none(schema: Any):
-    assert outline(schema).params == ()
-    assert list(glance(schema)) == []
+    assert build_outline(schema).parameters == ()
+    assert list(summarize_parameters(schema)) == []
 
 
 def test_properties_without_a_type_are_an_object():
-    assert [param.name for param in outline({"properties": {"a": {}}}).params] == ["a"]
+    assert [param.name for param in build_outline({"properties": {"a": {}}}).parameters] == ["a"]
 
 
 def test_required_parameters_come_first_and_keep_their_order():
-    tree = outline({"properties": {"a": {}, "b": {}, "c": {}, "d": {}}, "required": ["d", "b"]})
-    assert [param.name for param in tree.params] == ["b", "d", "a", "c"]
-    assert [name for name, *_ in glance({"properties": {"a": {}, "b": {}, "c": {}}, "required": ["c"]})] == [
+    tree = build_outline({"properties": {"a": {}, "b": {}, "c": {}, "d": {}}, "required": ["d", "b"]})
+    assert [param.name for param in tree.parameters] == ["b", "d", "a", "c"]
+    assert [
+        name for name, *_ in summarize_parameters({"properties": {"a": {}, "b": {}, "c": {}}, "required": ["c"]})
+    ] == [
         "c",
         "a",
         "b",
@@ -69,8 +71,8 @@ def test_required_parameters_come_first_and_keep_their_order():
 
 def test_a_required_name_without_a_property_is_still_a_parameter():
     schema = {"type": "object", "required": ["ghost"]}
-    assert outline(schema).params == (Param("ghost", required=True),)
-    assert list(glance(schema)) == [("ghost", True, "any")]
+    assert build_outline(schema).parameters == (SchemaParameter("ghost", required=True),)
+    assert list(summarize_parameters(schema)) == [("ghost", True, "any")]
 
 
 @pytest.mark.parametrize("where", ["$defs", "definitions"])
@@ -81,20 +83,20 @@ def test_a_definition_used_once_is_read_in_its_place(where: str):
 
 
 def test_a_definition_used_twice_is_named_and_read_once():
-    tree = outline(
+    tree = build_outline(
         {
             "properties": {"a": {"$ref": "#/$defs/Point"}, "b": {"type": "array", "items": {"$ref": "#/$defs/Point"}}},
             "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "number"}}}},
         }
     )
-    a, b = tree.params
+    a, b = tree.parameters
     assert b.items is not None
     assert (a.ref, b.items.ref, list(tree.types)) == ("Point", "Point", ["Point"])
     assert tree.types["Point"].children[0].name == "x"
 
 
 def test_a_recursive_definition_ends_in_its_name():
-    tree = outline(
+    tree = build_outline(
         {
             "properties": {"tree": {"$ref": "#/$defs/Node"}},
             "$defs": {"Node": {"properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}},
@@ -108,7 +110,7 @@ def test_a_recursive_definition_ends_in_its_name():
 def test_two_definitions_that_would_share_a_name_do_not():
     point = {"type": "object", "properties": {"x": {}}}
     refs = ["#/$defs/P", "#/definitions/P", "#/$defs/P", "#/definitions/P"]
-    tree = outline(
+    tree = build_outline(
         {
             "properties": {str(n): {"$ref": r} for n, r in enumerate(refs)},
             "$defs": {"P": point},
@@ -119,7 +121,7 @@ def test_two_definitions_that_would_share_a_name_do_not():
 
 
 def test_a_reference_into_the_parameters_is_read_or_named_by_its_path():
-    tree = outline(
+    tree = build_outline(
         {
             "properties": {
                 "where": {"properties": {"and": {"type": "array", "items": {"$ref": "#/properties/where"}}}},
@@ -129,7 +131,7 @@ def test_a_reference_into_the_parameters_is_read_or_named_by_its_path():
             }
         }
     )
-    where, _, other, either = tree.params
+    where, _, other, either = tree.parameters
     inner = where.children[0].items
     assert inner is not None
     assert (inner.ref, either.ref) == ("typeof where", "typeof where.and")
@@ -144,20 +146,20 @@ def test_a_reference_that_leads_nowhere_says_so(ref: str):
 
 
 def test_a_reference_to_itself_ends():
-    assert outline({"$ref": "#"}).params == ()
+    assert build_outline({"$ref": "#"}).parameters == ()
     assert only({"$ref": "#/properties/p"}).ref in ("", "typeof p")
     assert only({"allOf": [{"$ref": "#/$defs/A"}]}, **{"$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}]}}}).name == "p"
 
 
 def test_pointers_are_unescaped():
     root = {"$defs": {"a/b c~d": {"type": "integer"}}}
-    assert resolve("#/$defs/a~1b%20c~0d", root) == {"type": "integer"}
-    assert resolve("#", root) is root
-    assert resolve("#/$defs/no", root) is ABSENT
+    assert resolve_pointer("#/$defs/a~1b%20c~0d", root) == {"type": "integer"}
+    assert resolve_pointer("#", root) is root
+    assert resolve_pointer("#/$defs/no", root) is ABSENT
 
 
 def test_all_of_is_merged():
-    tree = outline(
+    tree = build_outline(
         {
             "allOf": [
                 {"properties": {"a": {"type": "string"}}, "required": ["a"]},
@@ -167,7 +169,7 @@ def test_all_of_is_merged():
             "$defs": {"More": {"properties": {"b": {"type": "integer"}}}},
         }
     )
-    assert [(param.name, param.type, param.required) for param in tree.params] == [
+    assert [(param.name, param.type, param.required) for param in tree.parameters] == [
         ("a", "string", True),
         ("b", "integer", False),
     ]
@@ -190,7 +192,7 @@ def test_a_union_of_constants_is_an_enum():
 
 
 def test_branches_that_only_require_become_a_rule():
-    tree = outline(
+    tree = build_outline(
         {"properties": {"a": {}, "b": {}, "c": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}
     )
     assert tree.root.constraints == ("needs a or b+c",)
@@ -203,7 +205,7 @@ def test_enums_of_any_type_are_kept_as_they_are():
 
 def test_maps_patterns_and_open_objects_are_told_apart():
     def children(schema: dict[str, Any]) -> list[tuple[str, str, bool]]:
-        return [(child.name, child.type, child.pattern) for child in only({"type": "object", **schema}).children]
+        return [(child.name, child.type, child.is_pattern) for child in only({"type": "object", **schema}).children]
 
     assert children({"additionalProperties": True}) == []
     assert children({"additionalProperties": False}) == []
@@ -243,8 +245,8 @@ def test_limits_are_said_briefly(schema: dict[str, Any], constraints: tuple[str,
 
 
 def test_a_title_is_shown_only_when_it_says_more_than_the_name():
-    assert outline({"properties": {"page_size": {"title": "Page Size"}}}).params[0].description == ""
-    assert outline({"properties": {"n": {"title": "Rows per page"}}}).params[0].description == "Rows per page"
+    assert build_outline({"properties": {"page_size": {"title": "Page Size"}}}).parameters[0].description == ""
+    assert build_outline({"properties": {"n": {"title": "Rows per page"}}}).parameters[0].description == "Rows per page"
 
 
 def test_a_description_of_another_type_is_shown_as_json():
@@ -254,13 +256,13 @@ def test_a_description_of_another_type_is_shown_as_json():
 
 def test_text_that_is_shown_holds_nothing_that_cannot_be_seen():
     text = "a\x1b[31mred\x1b[0m\x00\x9b\u200bz\u202e!\U000e0041\ufeff\r\nb\u2028c\td"
-    assert shown(text) == "aredz!\nb\nc\td"
+    assert sanitize_text(text) == "aredz!\nb\nc\td"
 
 
 def test_a_literal_is_exact_and_its_hidden_characters_are_escaped():
-    assert literal("日本 é") == '"日本 é"'
-    assert literal("a\u200bb\x1b\u2028") == '"a\\u200bb\\u001b\\u2028"'
-    assert literal(2**70) == str(2**70)
+    assert to_literal("日本 é") == '"日本 é"'
+    assert to_literal("a\u200bb\x1b\u2028") == '"a\\u200bb\\u001b\\u2028"'
+    assert to_literal(2**70) == str(2**70)
 
 
 def test_short_types_fit_in_a_line():
@@ -275,7 +277,7 @@ def test_short_types_fit_in_a_line():
         "loop": {"$ref": "#/properties/loop"},
         "what": 7,
     }
-    kinds = {name: kind for name, _, kind in glance({"properties": properties})}
+    kinds = {name: kind for name, _, kind in summarize_parameters({"properties": properties})}
     assert kinds == {
         "s": "string", "a": "string[]", "e": '"x"|"y"', "long": "enum", "u": "string|integer",
         "ua": "(string|integer)[]", "r": "string[]", "loop": "any", "what": "any",
@@ -289,19 +291,19 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-def depth(param: Param) -> int:
+def depth(param: SchemaParameter) -> int:
     return 1 + max(map(depth, param.children), default=0)
 
 
 def test_forty_levels_are_read_and_four_hundred_are_survived():
-    assert depth(outline(nested(40)).root) == 41
-    assert 40 < depth(outline(nested(400)).root) < 100
+    assert depth(build_outline(nested(40)).root) == 41
+    assert 40 < depth(build_outline(nested(400)).root) < 100
 
 
 def test_a_schema_that_unfolds_without_end_is_cut():
     bomb: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
     assert only({"$ref": "#/$defs/d0"}, **{"$defs": bomb}).name == "p"
-    tree = outline({"properties": {"p": {"anyOf": [{"anyOf": [{"type": "array", "items": {}}] * 300}] * 300}}})
+    tree = build_outline({"properties": {"p": {"anyOf": [{"anyOf": [{"type": "array", "items": {}}] * 300}] * 300}}})
     assert tree.root.children[0].variants
 
 
@@ -313,7 +315,7 @@ def test_a_schema_that_unfolds_without_end_is_cut():
     ],
 )
 def test_more_names_than_can_be_read_are_cut_and_that_is_said(schema: dict[str, Any]) -> None:
-    *read, more = outline({"type": "object", **schema}).root.children
+    *read, more = build_outline({"type": "object", **schema}).root.children
     assert [param.name for param in read] == [f"n{number}" for number in range(len(read))]
     assert 1_000 < len(read) < 5_000
     assert more.constraints == ("more names: see full",)
@@ -325,7 +327,7 @@ def test_a_long_chain_of_named_types_is_read_to_its_end():
         for n in range(200)
     }
     chain["T200"] = {"properties": {"end": {}}}
-    tree = outline({"properties": {"a": {"$ref": "#/$defs/T0"}, "b": {"$ref": "#/$defs/T0"}}, "$defs": chain})
+    tree = build_outline({"properties": {"a": {"$ref": "#/$defs/T0"}, "b": {"$ref": "#/$defs/T0"}}, "$defs": chain})
     assert tree.types["T200"].children[0].name == "end"
 
 
@@ -354,6 +356,6 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(ANYTHING)
 def test_anything_can_be_read(schema: Any):
-    tree = outline(schema)
-    assert all(isinstance(param, Param) for param in tree.params)
-    assert all(isinstance(kind, str) for _, _, kind in glance(schema))
+    tree = build_outline(schema)
+    assert all(isinstance(param, SchemaParameter) for param in tree.parameters)
+    assert all(isinstance(kind, str) for _, _, kind in summarize_parameters(schema))

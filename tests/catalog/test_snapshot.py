@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from portico.access import Scope
-from portico.catalog.listing import LARGE, Offers
+from portico.catalog.listing import LARGE_LISTING_ITEMS, ServerOffers
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
 from portico.errors import UnknownName
-from portico.search import Document, Index
+from portico.search import Index, SearchDocument
 
 
 def entry(server: str, *tools: str, **more: Any) -> ServerEntry:
@@ -26,25 +26,25 @@ HOUSE = snapshot(entry("github", "create_issue", "list_issues"), entry("data-ser
 
 def test_a_tool_is_found_by_address_flat_name_identifier_and_bare_name():
     for name in ("data-server.list-items", "data-server__list-items", "data_server.list_items", "list_items"):
-        assert HOUSE.tool(name).address == "data-server.list-items"
+        assert HOUSE.resolve_tool(name).address == "data-server.list-items"
 
 
 def test_a_tool_is_found_by_a_flat_name_that_had_to_be_cut():
     long = snapshot(entry("s" * 40, "t" * 60))
-    (flat,) = long.flat
+    (flat,) = long.tools_by_flat_name
     assert len(flat) == 64
-    assert long.tool(flat).name == "t" * 60
+    assert long.resolve_tool(flat).name == "t" * 60
 
 
 def test_tools_whose_flat_names_would_be_one_are_all_there():
     twins = snapshot(entry("a__b", "c"), entry("a", "b__c"))
-    assert sorted(tool.address for tool in twins.flat.values()) == ["a.b__c", "a__b.c"]
-    assert all(twins.tool(flat) is tool for flat, tool in twins.flat.items())
+    assert sorted(tool.address for tool in twins.tools_by_flat_name.values()) == ["a.b__c", "a__b.c"]
+    assert all(twins.resolve_tool(flat) is tool for flat, tool in twins.tools_by_flat_name.items())
 
 
 def test_prompts_whose_flat_names_would_be_one_are_all_there():
-    prompts = Offers(prompts=({"name": "c"}, {"name": "d"}, {"name": "c", "title": "again"}))
-    twins = snapshot(entry("a__b", offers=prompts), entry("a", offers=Offers(prompts=({"name": "b__c"},))))
+    prompts = ServerOffers(prompts=({"name": "c"}, {"name": "d"}, {"name": "c", "title": "again"}))
+    twins = snapshot(entry("a__b", offers=prompts), entry("a", offers=ServerOffers(prompts=({"name": "b__c"},))))
     found = [(server, prompt["name"]) for server, prompt in twins.flat_prompts.values()]
     assert found == [("a", "b__c"), ("a__b", "c"), ("a__b", "d")]
     assert "a__b__d" in twins.flat_prompts
@@ -52,12 +52,12 @@ def test_prompts_whose_flat_names_would_be_one_are_all_there():
 
 @pytest.mark.parametrize("name", ["data-server", "data_server", "Data-Server", "dataServer", " data-server "])
 def test_a_server_is_found_by_any_usual_spelling(name: str):
-    assert HOUSE.server(name).name == "data-server"
+    assert HOUSE.resolve_server(name).name == "data-server"
 
 
 def test_a_wrong_server_gets_the_nearest_back():
     with pytest.raises(UnknownName) as caught:
-        HOUSE.server("githib")
+        HOUSE.resolve_server("githib")
     assert caught.value.nearest == ("github",)
     assert "Did you mean github?" in caught.value.advice
 
@@ -65,15 +65,15 @@ def test_a_wrong_server_gets_the_nearest_back():
 @pytest.mark.parametrize("name", ["", "???", "."])
 def test_punctuation_is_no_server_even_where_there_is_only_one(name: str):
     with pytest.raises(UnknownName, match="browse_tools without arguments"):
-        snapshot(entry("github")).server(name)
+        snapshot(entry("github")).resolve_server(name)
 
 
 def test_two_servers_that_differ_in_case_are_told_apart_or_listed():
     both = snapshot(entry("Git"), entry("git"))
-    assert both.server("git").name == "git"
-    assert both.server("Git").name == "Git"
+    assert both.resolve_server("git").name == "git"
+    assert both.resolve_server("Git").name == "Git"
     with pytest.raises(UnknownName) as caught:
-        both.server("GIT")
+        both.resolve_server("GIT")
     assert caught.value.nearest == ("Git", "git")
 
 
@@ -90,7 +90,7 @@ def test_the_version_changes_exactly_with_the_tools():
 
 def test_the_version_of_the_offers_changes_with_them_alone():
     def offering(**offers: Any) -> Snapshot:
-        return snapshot(entry("s", "t", offers=Offers(**offers)))
+        return snapshot(entry("s", "t", offers=ServerOffers(**offers)))
 
     versions = {
         offering().offers_version,
@@ -105,28 +105,28 @@ def test_the_version_of_the_offers_changes_with_them_alone():
 
 
 def test_a_scope_sees_no_more_than_it_names():
-    seen = HOUSE.within(Scope(servers=("git*", "a__b"), tools=("create_*", "a__b.*")))
+    seen = HOUSE.restrict_to(Scope(servers=("git*", "a__b"), tools=("create_*", "a__b.*")))
     assert list(seen.tools) == ["a__b.c", "github.create_issue"]
     assert "data-server" not in seen.servers
     for hidden in ("github.list_issues", "github__list_issues", "data-server.list-items", "list_issues"):
         with pytest.raises(UnknownName) as caught:
-            seen.tool(hidden)
+            seen.resolve_tool(hidden)
         assert set(caught.value.nearest) <= set(seen.tools)
     with pytest.raises(UnknownName):
-        seen.server("data-server")
+        seen.resolve_server("data-server")
 
 
 def test_a_scope_of_everything_is_the_same_snapshot():
-    assert HOUSE.within(Scope()) is HOUSE
+    assert HOUSE.restrict_to(Scope()) is HOUSE
 
 
 def test_another_index_keeps_what_was_worked_out_about_the_servers():
     def worked_out(it: Snapshot) -> list[Any]:
-        return [it.version, it.offers_version, it.tools, it.names, it.flat, it.flat_prompts]
+        return [it.version, it.offers_version, it.tools, it.tool_names, it.tools_by_flat_name, it.flat_prompts]
 
     before = snapshot(entry("github", "create_issue"), entry("data-server", "list-items"))
     known, resolver = worked_out(before), before.resolver
-    index = Index.build([Document("github.create_issue", "h", "github", "create_issue")])
+    index = Index.build([SearchDocument("github.create_issue", "h", "github", "create_issue")])
     after = before.with_index(index)
     assert after.index is index
     assert before.index is not index
@@ -143,10 +143,10 @@ def test_another_index_before_anything_was_worked_out_is_no_trouble():
 def test_names_are_addresses_and_flat_names_and_nothing_else():
     long = "x" * 80
     house = snapshot(entry("github", "create_issue", long), entry("s" * 70, "tool"))
-    flat = tuple(house.flat)
-    assert all(name in house.names for name in (*house.tools, *flat))
-    assert all(house.tool(name) is house.flat[name] for name in flat)
-    assert all(name not in house.names for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64))
+    flat = tuple(house.tools_by_flat_name)
+    assert all(name in house.tool_names for name in (*house.tools, *flat))
+    assert all(house.resolve_tool(name) is house.tools_by_flat_name[name] for name in flat)
+    assert all(name not in house.tool_names for name in ("", "create_issue", "github.nope", "github__nope", "y" * 64))
 
 
 def test_the_addresses_that_a_name_can_mean_are_found_and_none_is_guessed():
@@ -159,28 +159,28 @@ def test_the_addresses_that_a_name_can_mean_are_found_and_none_is_guessed():
 # Large catalogs
 
 
-LARGE_HOUSE = snapshot(entry("large", *(f"list_records_{number}" for number in range(LARGE + 1))))
+LARGE_HOUSE = snapshot(entry("large", *(f"list_records_{number}" for number in range(LARGE_LISTING_ITEMS + 1))))
 
 
 async def test_only_a_large_catalog_is_looked_through_in_a_thread():
     here = threading.current_thread()
-    assert await HOUSE.look_through(threading.current_thread) is here
-    assert await LARGE_HOUSE.look_through(threading.current_thread) is not here
-    offers = Offers(tuple({"uri": f"r:{number}"} for number in range(LARGE + 1)))
-    assert await snapshot(entry("s", offers=offers)).look_through(threading.current_thread) is not here
+    assert await HOUSE.run_scan(threading.current_thread) is here
+    assert await LARGE_HOUSE.run_scan(threading.current_thread) is not here
+    offers = ServerOffers(tuple({"uri": f"r:{number}"} for number in range(LARGE_LISTING_ITEMS + 1)))
+    assert await snapshot(entry("s", offers=offers)).run_scan(threading.current_thread) is not here
 
 
 @pytest.mark.parametrize("house", [HOUSE, LARGE_HOUSE])
 async def test_a_tool_is_found_off_the_event_loop_as_on_it(house: Snapshot):
     for tool in [*house.tools.values()][:3]:
         for name in (tool.address, f"{tool.server}__{tool.name}", tool.address.upper()):
-            assert await house.find_tool(name) is house.tool(name) is tool
-        assert await house.find_flat(f"{tool.server}__{tool.name}") is tool
-    assert await house.find_flat("nobody") is None
+            assert await house.find_tool(name) is house.resolve_tool(name) is tool
+        assert await house.find_by_flat_name(f"{tool.server}__{tool.name}") is tool
+    assert await house.find_by_flat_name("nobody") is None
     with pytest.raises(UnknownName) as found:
         await house.find_tool("large.list_recrods_7")
     with pytest.raises(UnknownName) as expected:
-        house.tool("large.list_recrods_7")
+        house.resolve_tool("large.list_recrods_7")
     assert found.value.nearest == expected.value.nearest
 
 
@@ -188,9 +188,9 @@ def test_a_snapshot_is_prepared_for_what_was_asked_of_the_one_before():
     before, quiet, asked = (snapshot(entry("s", "t")) for _ in range(3))
     quiet.prepare(before)
     assert {"tools", "version", "main_categories"} <= vars(quiet).keys()
-    assert "flat" not in vars(quiet.names)
+    assert "flat" not in vars(quiet.tool_names)
     assert "flat_prompts" not in vars(quiet)
-    assert (before.flat, before.flat_prompts) != ({}, None)
+    assert (before.tools_by_flat_name, before.flat_prompts) != ({}, None)
     asked.prepare(before)
-    assert "flat" in vars(asked.names)
+    assert "flat" in vars(asked.tool_names)
     assert "flat_prompts" in vars(asked)

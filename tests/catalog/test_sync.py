@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from portico.app import MANIFEST_FILE, Gateway
-from portico.catalog.listing import Listing, salvage
-from portico.catalog.sync import Catalog, Source, Sync
+from portico.app import MANIFEST_FILE, GatewayRuntime
+from portico.catalog.listing import ServerListing, salvage_tools
+from portico.catalog.sync import Catalog, ServerSource, ServerSync
 from portico.config import BackendConfig, Config, ToolRules
-from portico.disclosure.describing import describe
 from portico.errors import BackendUnavailable
-from portico.events import Bus, CatalogChanged, Event, ListAnnounced
+from portico.events import CatalogChanged, Event, EventBus, ListChangeAnnounced
+from portico.meta_tools.describe_tools import describe
 from portico.search import Index
 from portico.storage.index_file import IndexFile
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, connect, gateway_over
-from portico.upstream.backend import Hello, Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.backend import InitializeInfo, Raw
+from portico.upstream.lifecycle.supervisor import Upstream
 from tests.disclosure import asking
 
 PATIENCE = 20
@@ -33,15 +33,15 @@ def tool(name: str, description: str = "Does it.", **more: Any) -> Raw:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}, **more}
 
 
-def listing(*tools: Any) -> Listing:
-    kept, warnings = salvage(tools)
-    return Listing(Hello("legacy", "2025-11-25"), kept, warnings=warnings)
+def listing(*tools: Any) -> ServerListing:
+    kept, warnings = salvage_tools(tools)
+    return ServerListing(InitializeInfo("legacy", "2025-11-25"), kept, warnings=warnings)
 
 
 class Heard:
     """Every event, and a way to wait for one."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: EventBus) -> None:
         self.events: list[Event] = []
         self._more = asyncio.Event()
         bus.subscribe(self._hear)
@@ -67,13 +67,13 @@ def listings(backend: FakeBackend) -> int:
 
 
 @asynccontextmanager
-async def remembering(folder: Path, **backends: FakeBackend) -> AsyncGenerator[Gateway]:
-    async with Gateway(Config(data_dir=folder), backends=backends) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE)
+async def remembering(folder: Path, **backends: FakeBackend) -> AsyncGenerator[GatewayRuntime]:
+    async with GatewayRuntime(Config(data_dir=folder), backends=backends) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE)
         yield gateway
 
 
-async def asked(gateway: Gateway, name: str, /, **arguments: Any) -> str:
+async def asked(gateway: GatewayRuntime, name: str, /, **arguments: Any) -> str:
     async with connect(gateway) as client:
         result = await client.call_tool(name, arguments)
         return result.content[0].text  # pyright: ignore
@@ -124,25 +124,25 @@ def index_file(path: Path) -> Path:
     return path.with_name("search.index")
 
 
-def opened(path: Path, *sources: Source) -> Catalog:
-    catalog = Catalog(sources, Manifests(path), Bus(), index_file=IndexFile(index_file(path)))
+def opened(path: Path, *sources: ServerSource) -> Catalog:
+    catalog = Catalog(sources, ManifestStore(path), EventBus(), index_file=IndexFile(index_file(path)))
     catalog.load()
     return catalog
 
 
 async def test_another_configuration_remembers_nothing(tmp_path: Path):
     path = tmp_path / "m.sqlite3"
-    await opened(path, Source("s", "before")).accept("s", listing(tool("t")))
-    assert list(opened(path, Source("s", "before")).snapshot.tools) == ["s.t"]
-    after = opened(path, Source("s", "after"))
-    assert not after.snapshot.servers["s"].known
+    await opened(path, ServerSource("s", "before")).accept_listing("s", listing(tool("t")))
+    assert list(opened(path, ServerSource("s", "before")).snapshot.tools) == ["s.t"]
+    after = opened(path, ServerSource("s", "after"))
+    assert not after.snapshot.servers["s"].is_listed
     assert len(after.snapshot.index) == 0
 
 
 async def test_rules_and_texts_of_the_configuration_are_those_of_now(tmp_path: Path):
     path = tmp_path / "m.sqlite3"
-    await opened(path, Source("s", "f")).accept("s", listing(tool("a"), tool("b")))
-    now = Source("s", "f", title="Now", tags=("new",), rules=ToolRules(deny=("a",), rename={"b": "better"}))
+    await opened(path, ServerSource("s", "f")).accept_listing("s", listing(tool("a"), tool("b")))
+    now = ServerSource("s", "f", title="Now", tags=("new",), rules=ToolRules(deny=("a",), rename={"b": "better"}))
     snapshot = opened(path, now).snapshot
     assert list(snapshot.tools) == ["s.better"]
     assert snapshot.tools["s.better"].tags == ("new",)
@@ -154,25 +154,25 @@ async def test_what_cannot_be_read_of_one_server_costs_only_that_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     path = tmp_path / "m.sqlite3"
-    sources = Source("good", "f"), Source("bad", "f"), Source("worse", "f")
+    sources = ServerSource("good", "f"), ServerSource("bad", "f"), ServerSource("worse", "f")
     catalog = opened(path, *sources)
     for source in sources:
-        await catalog.accept(source.name, listing(tool("t")))
+        await catalog.accept_listing(source.name, listing(tool("t")))
     with sqlite3.connect(path) as db:
         db.execute("update manifests set hello = ? where server = 'bad'", (b'{"no": "such field"}',))
         db.execute("update manifests set offers = ? where server = 'worse'", (b"\xff",))
     snapshot = opened(path, *sources).snapshot
-    assert [name for name, entry in snapshot.servers.items() if entry.known] == ["good"]
+    assert [name for name, entry in snapshot.servers.items() if entry.is_listed] == ["good"]
     assert "what is remembered of bad cannot be read" in caplog.text
 
 
 async def test_a_damaged_definition_is_shown_without_what_was_lost(tmp_path: Path):
     path = tmp_path / "m.sqlite3"
-    await opened(path, Source("s", "f")).accept("s", listing(tool("t"), tool("u")))
+    await opened(path, ServerSource("s", "f")).accept_listing("s", listing(tool("t"), tool("u")))
     with sqlite3.connect(path) as db:
         db.execute("update tools set definition = ? where name = 't'", (b"{damaged",))
     index_file(path).unlink()
-    snapshot = opened(path, Source("s", "f")).snapshot
+    snapshot = opened(path, ServerSource("s", "f")).snapshot
     assert describe(snapshot, 2_000, ["s.t", "s.u"])[0] == "s.t()\n\ns.u() — Does it."
     assert "s.t" in asking.search(snapshot, {}, 2_000, "t")
 
@@ -180,9 +180,9 @@ async def test_a_damaged_definition_is_shown_without_what_was_lost(tmp_path: Pat
 @pytest.mark.parametrize("body", [b"", b"no index", b"portico-index-2\n" + b"\0" * 64])
 async def test_an_index_that_cannot_be_read_is_built_again(tmp_path: Path, body: bytes):
     path = tmp_path / "m.sqlite3"
-    await opened(path, Source("s", "f")).accept("s", listing(tool("t")))
+    await opened(path, ServerSource("s", "f")).accept_listing("s", listing(tool("t")))
     index_file(path).write_bytes(body)
-    assert [hit.id for hit in opened(path, Source("s", "f")).snapshot.index.search("t").hits] == ["s.t"]
+    assert [hit.id for hit in opened(path, ServerSource("s", "f")).snapshot.index.search("t").hits] == ["s.t"]
 
 
 @pytest.mark.parametrize("content", [b"", b"this is no database" * 400, b"SQLite format 3\0" + b"\xff" * 4_096])
@@ -231,7 +231,7 @@ async def test_an_announced_change_is_one_listing_and_one_event():
     async with gateway_over({"s": backend}) as gateway:
         heard, before = Heard(gateway.bus), listings(backend)
         backend.change([tool("same"), tool("other", "After."), tool("new")])
-        await heard.until(lambda event: isinstance(event, ListAnnounced))
+        await heard.until(lambda event: isinstance(event, ListChangeAnnounced))
         assert heard.changes == [CatalogChanged("s", added=("s.new",), removed=("s.gone",), changed=("s.other",))]
         assert sorted(gateway.catalog.snapshot.tools) == ["s.new", "s.other", "s.same"]
         assert listings(backend) == before + 1
@@ -244,7 +244,7 @@ async def test_a_burst_of_announcements_is_one_listing():
         heard, before = Heard(gateway.bus), listings(backend)
         for number in range(30):
             backend.change([tool(f"t{number}")])
-        await heard.until(lambda event: isinstance(event, ListAnnounced))
+        await heard.until(lambda event: isinstance(event, ListChangeAnnounced))
         assert listings(backend) == before + 1
         assert heard.changes == [CatalogChanged("s", added=("s.t29",), removed=("s.t",))]
 
@@ -276,7 +276,7 @@ async def test_an_announcement_without_a_change_is_no_event_of_the_catalog():
     async with gateway_over({"s": backend}) as gateway:
         heard, version = Heard(gateway.bus), gateway.catalog.snapshot.version
         backend.say("notifications/tools/list_changed")
-        await heard.until(lambda event: isinstance(event, ListAnnounced))
+        await heard.until(lambda event: isinstance(event, ListChangeAnnounced))
         assert heard.changes == []
         assert gateway.catalog.snapshot.version == version
 
@@ -290,7 +290,11 @@ async def test_changes_of_the_lesser_lists_are_told_as_such(kind: str):
         backend.say(f"notifications/{kind}/list_changed")
         await heard.until(lambda event: isinstance(event, CatalogChanged))
         (change,) = heard.changes
-        assert (change.resources, change.prompts, change.tools) == (kind == "resources", kind == "prompts", False)
+        assert (change.resources_changed, change.prompts_changed, change.tools_changed) == (
+            kind == "resources",
+            kind == "prompts",
+            False,
+        )
 
 
 async def test_a_server_that_comes_back_is_listed_again():
@@ -300,7 +304,7 @@ async def test_a_server_that_comes_back_is_listed_again():
         heard = Heard(gateway.bus)
         backend.die()
         backend.listing["tools"] = [tool("t", "It learned."), tool("u")]
-        await gateway.calls.call(gateway.catalog.snapshot.tool("s.t"), {})
+        await gateway.calls.call(gateway.catalog.snapshot.resolve_tool("s.t"), {})
         await heard.until(lambda event: isinstance(event, CatalogChanged))
         assert heard.changes == [CatalogChanged("s", added=("s.u",), changed=("s.t",))]
 
@@ -313,11 +317,11 @@ async def test_the_tools_of_a_server_that_is_gone_stay_known():
 
 
 @asynccontextmanager
-async def synced(backend: FakeBackend, ttl: float) -> AsyncGenerator[tuple[Sync, Heard, Catalog]]:
-    bus = Bus()
-    catalog = Catalog([Source("s", "f")], Manifests(None), bus)
+async def synced(backend: FakeBackend, ttl: float) -> AsyncGenerator[tuple[ServerSync, Heard, Catalog]]:
+    bus = EventBus()
+    catalog = Catalog([ServerSource("s", "f")], ManifestStore(None), bus)
     upstream = Upstream("s", backend, bus)
-    sync = Sync(upstream, catalog, bus, timeout=PATIENCE, ttl=ttl)
+    sync = ServerSync(upstream, catalog, bus, timeout=PATIENCE, ttl=ttl)
     heard = Heard(bus)
     yield sync, heard, catalog
     await upstream.stop()
@@ -330,7 +334,7 @@ async def test_a_listing_that_has_grown_old_is_asked_for_again():
     async with synced(backend, ttl=-1) as (sync, heard, catalog):
         await sync.refresh()
         backend.listing["tools"] = [tool("u")]
-        sync.expire()
+        sync.refresh_if_expired()
         await heard.until(lambda event: isinstance(event, CatalogChanged) and bool(event.removed))
         assert heard.changes[-1] == CatalogChanged("s", added=("s.u",), removed=("s.t",))
         assert list(catalog.snapshot.tools) == ["s.u"]
@@ -339,10 +343,10 @@ async def test_a_listing_that_has_grown_old_is_asked_for_again():
 async def test_a_fresh_listing_and_a_server_that_sleeps_are_left_alone():
     backend = FakeBackend([tool("t")])
     async with synced(backend, ttl=3_600) as (sync, _, _):
-        sync.expire()
+        sync.refresh_if_expired()
         assert backend.connections == 0
         await sync.refresh()
-        sync.expire()
+        sync.refresh_if_expired()
         await sync.refresh()
         assert listings(backend) <= 3
 
@@ -374,22 +378,22 @@ async def test_a_server_that_cannot_be_listed_is_degraded_and_keeps_what_is_know
 
 
 async def test_listings_that_arrive_together_are_built_together():
-    bus = Bus()
+    bus = EventBus()
     names = [f"s{number}" for number in range(40)]
-    catalog = Catalog([Source(name, "f") for name in names], Manifests(None), bus)
+    catalog = Catalog([ServerSource(name, "f") for name in names], ManifestStore(None), bus)
     heard, seen = Heard(bus), set[int]()
     bus.subscribe(lambda event: seen.add(id(catalog.snapshot)))
     async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(catalog.accept(name, listing(tool("t"))) for name in names))
+        await asyncio.gather(*(catalog.accept_listing(name, listing(tool("t"))) for name in names))
     assert sorted(change.server for change in heard.changes) == sorted(names)
     assert len(seen) <= 2
     assert len(catalog.snapshot.tools) == len(catalog.snapshot.index) == 40
 
 
 async def test_of_two_listings_of_one_server_the_later_is_shown():
-    catalog = Catalog([Source("s", "f")], Manifests(None), Bus())
+    catalog = Catalog([ServerSource("s", "f")], ManifestStore(None), EventBus())
     async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*(catalog.accept("s", listing(tool(f"t{number}"))) for number in range(5)))
+        await asyncio.gather(*(catalog.accept_listing("s", listing(tool(f"t{number}"))) for number in range(5)))
     assert list(catalog.snapshot.tools) == ["s.t4"]
 
 
@@ -407,11 +411,11 @@ class SlowDisk(IndexFile):
 
 
 async def test_a_listing_that_arrives_while_the_last_one_is_being_saved_is_not_lost(tmp_path: Path):
-    disk, manifests = SlowDisk(tmp_path / "index"), Manifests(None)
-    catalog = Catalog([Source("a", "f"), Source("b", "f")], manifests, Bus(), index_file=disk)
-    first = asyncio.create_task(catalog.accept("a", listing(tool("t"))))
+    disk, manifests = SlowDisk(tmp_path / "index"), ManifestStore(None)
+    catalog = Catalog([ServerSource("a", "f"), ServerSource("b", "f")], manifests, EventBus(), index_file=disk)
+    first = asyncio.create_task(catalog.accept_listing("a", listing(tool("t"))))
     assert await asyncio.to_thread(disk.writing.wait, PATIENCE)
-    second = asyncio.create_task(catalog.accept("b", listing(tool("t"))))
+    second = asyncio.create_task(catalog.accept_listing("b", listing(tool("t"))))
     await asyncio.sleep(0)
     disk.go_on.set()
     await asyncio.wait_for(asyncio.gather(first, second), PATIENCE)
@@ -454,12 +458,12 @@ async def test_a_query_that_runs_while_the_snapshot_is_replaced_sees_one_moment(
 
 
 async def test_a_manifest_that_can_no_longer_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    manifests = Manifests(tmp_path / "m.sqlite3")
-    bus = Bus()
-    catalog = Catalog([Source("s", "f")], manifests, bus)
+    manifests = ManifestStore(tmp_path / "m.sqlite3")
+    bus = EventBus()
+    catalog = Catalog([ServerSource("s", "f")], manifests, bus)
     heard = Heard(bus)
     manifests.close()
-    await asyncio.wait_for(catalog.accept("s", listing(tool("t"))), PATIENCE)
+    await asyncio.wait_for(catalog.accept_listing("s", listing(tool("t"))), PATIENCE)
     assert list(catalog.snapshot.tools) == ["s.t"]
     assert len(heard.changes) == 1
     assert "cannot be written" in caplog.text
@@ -469,8 +473,8 @@ async def test_a_manifest_that_can_no_longer_be_written_stops_nothing(tmp_path: 
 
 
 async def ruled(rules: ToolRules, *names: str) -> Catalog:
-    catalog = Catalog([Source("s", "f", rules=rules)], Manifests(None), Bus())
-    await asyncio.wait_for(catalog.accept("s", listing(*map(tool, names))), PATIENCE)
+    catalog = Catalog([ServerSource("s", "f", rules=rules)], ManifestStore(None), EventBus())
+    await asyncio.wait_for(catalog.accept_listing("s", listing(*map(tool, names))), PATIENCE)
     return catalog
 
 
@@ -507,8 +511,8 @@ async def test_tools_may_swap_their_names():
 async def test_a_new_name_that_is_another_tool_s_is_not_given_and_no_tool_is_lost(names: tuple[str, ...]):
     catalog = await ruled(ToolRules(rename={"a": "b"}), *names)
     assert {one.upstream_name: one.name for one in catalog.snapshot.tools.values()} == {"a": "a", "b": "b"}
-    assert "cannot be renamed 'b'" in catalog.snapshot.tool("s.a").warnings[-1]
-    assert catalog.snapshot.tool("s.b").warnings == ()
+    assert "cannot be renamed 'b'" in catalog.snapshot.resolve_tool("s.a").warnings[-1]
+    assert catalog.snapshot.resolve_tool("s.b").warnings == ()
 
 
 async def test_refused_names_may_make_others_be_refused_and_still_no_tool_is_lost():
@@ -546,8 +550,8 @@ BAD: Iterable[Any] = [
 async def test_a_definition_that_cannot_be_kept_costs_only_itself(tmp_path: Path, bad: Any, exposure: Any):
     backend = FakeBackend([tool("before"), bad, tool("after")])
     config = Config(data_dir=tmp_path, exposure=exposure)
-    async with Gateway(config, backends={"s": backend}) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE)
+    async with GatewayRuntime(config, backends={"s": backend}) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE)
         assert {"s.before", "s.after"} <= gateway.catalog.snapshot.tools.keys()
         entry = gateway.catalog.snapshot.servers["s"]
         assert any(
@@ -556,7 +560,7 @@ async def test_a_definition_that_cannot_be_kept_costs_only_itself(tmp_path: Path
         async with connect(gateway, transport="stdio") as client:
             listed = [one.name for one in (await client.list_tools()).tools]
         assert listed[0] == "search_tools" if exposure == "meta" else {"s__before", "s__after"} <= set(listed)
-    async with Gateway(config, backends={"s": FakeBackend()}) as gateway:
+    async with GatewayRuntime(config, backends={"s": FakeBackend()}) as gateway:
         assert {"s.before", "s.after"} <= gateway.catalog.snapshot.tools.keys()
 
 
@@ -565,8 +569,8 @@ async def test_a_greeting_that_cannot_be_kept_costs_only_the_memory(tmp_path: Pa
     async with remembering(tmp_path, s=backend) as gateway:
         assert list(gateway.catalog.snapshot.tools) == ["s.t"]
     assert "cannot be kept" in caplog.text
-    async with Gateway(Config(data_dir=tmp_path), backends={"s": FakeBackend()}) as gateway:
-        assert not gateway.catalog.snapshot.servers["s"].known
+    async with GatewayRuntime(Config(data_dir=tmp_path), backends={"s": FakeBackend()}) as gateway:
+        assert not gateway.catalog.snapshot.servers["s"].is_listed
 
 
 async def test_a_configured_server_that_is_switched_off_does_not_exist():

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.tool import MAX_DEPTH, Tool, content_hash, encoded, make_tool
+from portico.catalog.tool import MAX_DEPTH, Tool, compute_hash, encode_json, make_tool
 
 
 def nested(levels: int) -> Any:
@@ -48,7 +48,7 @@ def test_the_title_may_stand_in_the_annotations():
 
 @pytest.mark.parametrize("blob", [b"", b"{", b"[]", b"\xff\xfe", b'{"name": "\\ud800"}'])
 def test_a_definition_from_a_damaged_file_is_a_name_and_no_more(blob: bytes):
-    tool = Tool("s", "t", "t", blob, content_hash(blob))
+    tool = Tool("s", "t", "t", blob, compute_hash(blob))
     assert tool.definition == {"name": "t"}
     assert tool.input_schema == {}
 
@@ -64,14 +64,14 @@ def test_numbers_of_any_size_are_kept():
 )
 def test_what_cannot_be_kept_is_refused_with_the_reason(value: Any):
     with pytest.raises(ValueError, match=r"\w"):
-        encoded(value)
+        encode_json(value)
 
 
 def test_what_can_be_kept_is_json():
-    assert encoded(nested(MAX_DEPTH)).startswith(b'{"a":{"a":')
-    assert encoded({"n": 2**70, "smile": "\U0001f600"}) in (
+    assert encode_json(nested(MAX_DEPTH)).startswith(b'{"a":{"a":')
+    assert encode_json({"n": 2**70, "smile": "\U0001f600"}) in (
         b'{"n":1180591620717411303424,"smile":"\\ud83d\\ude00"}',
         '{"n":1180591620717411303424,"smile":"\U0001f600"}'.encode(),
     )
-    assert encoded({"text": "a backslash and \\ud800"}) == b'{"text":"a backslash and \\\\ud800"}'
-    assert encoded({"many": [{}] * 500})
+    assert encode_json({"text": "a backslash and \\ud800"}) == b'{"text":"a backslash and \\\\ud800"}'
+    assert encode_json({"many": [{}] * 500})

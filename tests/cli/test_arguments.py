@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from portico.cli.arguments import read_arguments
+from portico.cli.tool_arguments import parse_arguments
 from portico.errors import InvalidArguments
 
 SCHEMA: dict[str, Any] = {
@@ -77,7 +77,7 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_words_are_read_by_the_schema(words: list[str], arguments: dict[str, Any]) -> None:
-    assert read_arguments(words, SCHEMA) == arguments
+    assert parse_arguments(words, SCHEMA) == arguments
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_words_are_read_by_the_schema(words: list[str], arguments: dict[str, Any
 )
 def test_what_cannot_be_read_is_refused_with_advice(words: list[str], reason: str) -> None:
     with pytest.raises(InvalidArguments, match=reason) as refused:
-        read_arguments(words, SCHEMA)
+        parse_arguments(words, SCHEMA)
     assert refused.value.advice
 
 
 def test_a_schema_that_refers_to_itself_or_to_nothing_is_survived() -> None:
     loop: dict[str, Any] = {"properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#/nowhere"}, "c": True}}
-    assert read_arguments(["a=1", "b=x", "c=[2]"], loop) == {"a": 1, "b": "x", "c": [2]}
+    assert parse_arguments(["a=1", "b=x", "c=[2]"], loop) == {"a": 1, "b": "x", "c": [2]}

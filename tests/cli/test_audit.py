@@ -5,9 +5,9 @@ import json
 import pytest
 
 from portico.access import Caller
-from portico.config import Audit as Settings
+from portico.config import AuditConfig as Settings
 from portico.events import TokensRefused
-from portico.observability.audit import Audit, Called
+from portico.observability.audit import AuditEntry, AuditLog
 
 from .conftest import Home
 
@@ -17,12 +17,12 @@ ME, OTHER = Caller("session", "claude", "work"), Caller("", "cursor\x1b[31m", ""
 @pytest.fixture
 def kept(home: Home) -> Home:
     # As small as can be: what is shown comes from several files.
-    audit = Audit.kept(Settings.model_validate({"max_bytes": 1_024}), home.folder / "data")
+    audit = AuditLog.from_settings(Settings.model_validate({"max_bytes": 1_024}), home.folder / "data")
     assert audit is not None
     for number in range(6):
-        audit.write(Called("git.push", "hash", {"n": number}, "ok", ME, "call_tool", 0.0125))
-    audit.write(Called("git.push", "hash", {}, "tool_error", ME, "script", 1.5, 3))
-    audit.write(Called("mail.send", "hash", {}, "timeout", OTHER, "flat"))
+        audit.write(AuditEntry("git.push", "hash", {"n": number}, "ok", ME, "call_tool", 0.0125))
+    audit.write(AuditEntry("git.push", "hash", {}, "tool_error", ME, "script", 1.5, 3))
+    audit.write(AuditEntry("mail.send", "hash", {}, "timeout", OTHER, "flat"))
     audit.close()
     assert (home.folder / "data" / "audit.jsonl.1").exists()
     return home
@@ -38,7 +38,7 @@ def test_before_any_call_there_is_nothing_to_tell(home: Home) -> None:
 
 
 def test_wrong_tokens_are_told_with_where_they_came_from(home: Home) -> None:
-    audit = Audit.kept(Settings(), home.folder / "data")
+    audit = AuditLog.from_settings(Settings(), home.folder / "data")
     assert audit is not None
     audit.write_refused_tokens(TokensRefused(60, (("203.0.113.7", 59), ("elsewhere", 1))))
     audit.close()

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from portico.cli import collector
-from portico.cli.collector import LARGE_BLOCKS, collect_garbage, own_collector
+from portico.cli import garbage_collector
+from portico.cli.garbage_collector import LARGE_BLOCKS, collect_garbage, defer_full_collections
 
 PATIENCE_S = 60
 
@@ -44,8 +44,8 @@ def count_full_collections() -> int:
 async def collecting(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[None]:
     """The collections of a program that has loaded all its modules, without breaks between them."""
     for name in ("EVERY_S", "POLL_S", "SHARE"):
-        monkeypatch.setattr(collector, name, 1e-6 if name != "SHARE" else 1e9)
-    with own_collector():
+        monkeypatch.setattr(garbage_collector, name, 1e-6 if name != "SHARE" else 1e9)
+    with defer_full_collections():
         task = asyncio.create_task(collect_garbage())
         await asyncio.sleep(0)
         yield
@@ -55,7 +55,7 @@ async def collecting(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[None]:
 
 def test_the_settings_of_the_process_are_restored() -> None:
     before = gc.get_threshold()
-    with own_collector():
+    with defer_full_collections():
         assert not gc.isenabled()
         assert gc.get_threshold() != before
     assert gc.isenabled()
@@ -90,7 +90,7 @@ async def test_old_garbage_waits_until_a_large_value_is_gone() -> None:
 
 @pytest.mark.usefixtures("collecting")
 async def test_old_garbage_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "LONGEST_S", 0.0)
+    monkeypatch.setattr(garbage_collector, "LONGEST_S", 0.0)
     large = [[number] for number in range(2 * LARGE_BLOCKS)]
     gone = make_old_garbage()
     await wait_until_gone(gone)

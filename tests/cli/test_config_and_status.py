@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.storage.record import Record
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import LedgerRow
 
 from .conftest import EVERYTHING, Home
@@ -153,9 +153,9 @@ def test_status_adds_up_what_every_session_was_shown(home: Home) -> None:
 
 
 async def _two_sessions(place: str) -> None:
-    record, now = Record(place, None), time.time()
+    record, now = GatewayStore(place, None), time.time()
     rows = [LedgerRow("a", "one", "", now, now, 12_000, 1_000, 4), LedgerRow("b", "two", "", now, now, 8_000, 500, 3)]
-    await record.add_use([], [], rows)
+    await record.add_usage([], [], rows)
     await record.close()
 
 

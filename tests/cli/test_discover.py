@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from portico.catalog.tool import make_tool
-from portico.cli.discover import tool_lines
+from portico.cli.commands.browse import render_tool
 from portico.cli.screen import Screen
-from portico.demo import servers
+from portico.demo import make_demo_servers
 
 from .conftest import Home, command
 
@@ -55,7 +55,7 @@ def test_a_misspelt_name_gets_the_name_back_whatever_else_is_found(home: Home) -
 def test_offline_nothing_is_started_and_nothing_is_known_yet(home: Home) -> None:
     ran = home.run("search", "convert miles", "--offline", "--json")
     assert ran.code == 1
-    assert {server["name"] for server in ran.data["unlisted"]} == set(servers())
+    assert {server["name"] for server in ran.data["unlisted"]} == set(make_demo_servers())
 
 
 def test_what_was_heard_once_is_known_offline(home: Home) -> None:
@@ -65,7 +65,7 @@ def test_what_was_heard_once_is_known_offline(home: Home) -> None:
 
 def test_browsing_lists_servers_and_then_tools(home: Home) -> None:
     ran = home.run("browse", "--json")
-    assert {server["name"] for server in ran.data["servers"]} == set(servers())
+    assert {server["name"] for server in ran.data["servers"]} == set(make_demo_servers())
     assert ran.data["tools"] == sum(server["tools"] for server in ran.data["servers"])
     text = home.run("browse", "NOTES")
     assert text.code == 0
@@ -80,10 +80,10 @@ def test_the_overview_begins_with_the_hot_list_and_the_categories(home: Home) ->
     assert lines[1] == "Some tools to start with (no use is known yet: one tool of each server):"
     assert lines[2].startswith("calculator.")
     categories, places = lines.index("Categories:"), lines.index("Servers:")
-    assert categories == 2 + len(servers())
+    assert categories == 2 + len(make_demo_servers())
     data = home.run("browse", "--json").data
     assert data["hot"]["grounds"] == "one of each server"
-    assert {tool["server"] for tool in data["hot"]["tools"]} == set(servers())
+    assert {tool["server"] for tool in data["hot"]["tools"]} == set(make_demo_servers())
     assert places - categories - 1 == len(data["categories"]) > 1
     assert sum(one["tools"] for one in data["categories"]) == data["tools"]
     assert {"category", "title", "tools", "servers", "popular_tools"} <= data["categories"][0].keys()
@@ -221,7 +221,7 @@ def test_one_is_one(home: Home) -> None:
 def test_a_tools_name_cannot_steer_the_terminal() -> None:
     screen = Screen()
     screen.out = Console(file=io.StringIO(), force_terminal=True)
-    lines = tool_lines(screen, make_tool("evil", {"name": "x\x1b]0;owned\x07y\x1b[2J", "inputSchema": {}}), "brief")
+    lines = render_tool(screen, make_tool("evil", {"name": "x\x1b]0;owned\x07y\x1b[2J", "inputSchema": {}}), "brief")
     with screen.out.capture() as captured:
         screen.out.print(lines)
     said = captured.get()

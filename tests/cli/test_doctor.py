@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from portico.demo import servers as demo_servers
+from portico.demo import make_demo_servers as demo_servers
 from tests.cli.conftest import EVERYTHING, Home, Ran
 from tests.fixtures import broken
 

@@ -6,28 +6,28 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.entries import Source, listed, manifest_of
-from portico.catalog.listing import Listing, salvage
+from portico.catalog.entries import ServerSource, build_entry, build_manifest
+from portico.catalog.listing import ServerListing, salvage_tools
 from portico.catalog.snapshot import ServerEntry
 from portico.cli import doctor
-from portico.cli.doctor import budgets, credentials, rules, tools
-from portico.cli.doctor.commands import script_position
-from portico.cli.doctor.finding import Finding, Places
-from portico.cli.doctor.packages import unpinned
-from portico.cli.doctor.remedies import guess
-from portico.cli.doctor.secrets import in_config, is_credential, is_placeholder, is_secret
+from portico.cli.doctor.checks import budgets, credentials, rules, tools
+from portico.cli.doctor.checks.packages import find_unpinned
+from portico.cli.doctor.checks.secrets import collect_secrets, is_credential, is_placeholder, is_secret
+from portico.cli.doctor.checks.server_commands import find_script_position
+from portico.cli.doctor.finding import ConfigLocations, DoctorFinding
+from portico.cli.doctor.remedies import guess_remedy
 from portico.config import BackendConfig, Budgets, Config, Profile
-from portico.disclosure.cost import Costs
-from portico.upstream.backend import Hello
+from portico.rendering.listing_cost import DefinitionCosts
+from portico.upstream.backend import InitializeInfo
 
-NOWHERE = Places({})
+NOWHERE = ConfigLocations({})
 
 
 def _entry(name: str, *definitions: dict[str, Any]) -> ServerEntry:
-    source = Source(name, "")
-    kept, remarks = salvage(definitions)
-    listing = Listing(Hello("legacy", "2025-11-25"), kept, warnings=remarks)
-    return listed(source, listing, manifest_of(source, listing))
+    source = ServerSource(name, "")
+    kept, remarks = salvage_tools(definitions)
+    listing = ServerListing(InitializeInfo("legacy", "2025-11-25"), kept, warnings=remarks)
+    return build_entry(source, listing, build_manifest(source, listing))
 
 
 def _tool(name: str, description: str = "Does it.", **schema: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _ids(findings: Any) -> list[str]:
 )  # fmt: skip
 def test_a_package_without_a_version_is_told(line: str) -> None:
     program, *args = line.split()
-    assert unpinned(program, args) is not None
+    assert find_unpinned(program, args) is not None
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_package_without_a_version_is_told(line: str) -> None:
 )  # fmt: skip
 def test_a_package_whose_version_is_fixed_is_not(line: str) -> None:
     program, *args = line.split()
-    assert unpinned(program, args) is None
+    assert find_unpinned(program, args) is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_secret_is_known_by_its_name_or_its_look(name: str, value: str) 
 
 def test_a_password_in_a_url_is_among_what_is_never_shown() -> None:
     server = BackendConfig(url="https://user:the-password@host/mcp", headers={"X-Api-Key": "Custom some-value"})
-    assert {"the-password", "some-value"} <= set(in_config(Config(servers={"a": server})))
+    assert {"the-password", "some-value"} <= set(collect_secrets(Config(servers={"a": server})))
 
 
 def test_the_names_of_credentials() -> None:
@@ -132,7 +132,7 @@ def test_a_token_that_still_holds_is_not_called_expired() -> None:
     ],
 )
 def test_a_failure_that_is_known_has_its_remedy(said: str, remedy: str) -> None:
-    assert remedy in guess([said])[1]
+    assert remedy in guess_remedy([said])[1]
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_a_failure_that_is_known_has_its_remedy(said: str, remedy: str) -> None:
 )  # fmt: skip
 def test_the_script_of_an_interpreter_is_told_from_its_other_arguments(line: str, script: str | None) -> None:
     program, *args = line.split()
-    position = script_position(program, args)
+    position = find_script_position(program, args)
     assert (None if position is None else args[position]) == script
 
 
 def test_a_failure_that_is_not_known_is_not_guessed_at() -> None:
-    assert guess(["something else"]) == ("", "")
+    assert guess_remedy(["something else"]) == ("", "")
 
 
 def test_long_names_matter_where_tools_are_listed_and_are_a_note_elsewhere() -> None:
@@ -186,22 +186,22 @@ def test_a_profile_that_shows_no_tool_is_told() -> None:
         servers={"a": BackendConfig(command="x")},
         profiles={"none": Profile(tools=("zzz*",)), "some": Profile(tools=("on*",))},
     )
-    found: list[Finding] = list(rules.of_house(config, {"a": _entry("a", _tool("one"))}, NOWHERE))
+    found: list[DoctorFinding] = list(rules.check_gateway_rules(config, {"a": _entry("a", _tool("one"))}, NOWHERE))
     assert [(one.id, one.key) for one in found] == [("profile.empty", "profiles.none")]
 
 
 def test_rules_that_leave_nothing_are_told() -> None:
     server = BackendConfig.model_validate({"command": "x", "tools": {"deny": ["*"]}})
-    assert _ids(rules.of_server("a", server, ["one", "two"], NOWHERE)) == ["rules.nothing_left"]
+    assert _ids(rules.check_server_rules("a", server, ["one", "two"], NOWHERE)) == ["rules.nothing_left"]
 
 
 def test_more_tools_than_clients_take_are_told_with_what_they_cost() -> None:
     entries = {"a": _entry("a", *(_tool(f"tool_{number}") for number in range(129)))}
     config = Config(servers={"a": BackendConfig(command="x")}, exposure="full")
-    [finding] = budgets.check(config, entries, Costs(), NOWHERE)
+    [finding] = budgets.check(config, entries, DefinitionCosts(), NOWHERE)
     assert finding.id == "exposure.too_many_tools"
     assert "129 tools" in finding.message
-    assert not list(budgets.check(config.model_copy(update={"exposure": "meta"}), entries, Costs(), NOWHERE))
+    assert not list(budgets.check(config.model_copy(update={"exposure": "meta"}), entries, DefinitionCosts(), NOWHERE))
 
 
 def test_a_budget_that_no_tool_fits_is_told() -> None:
@@ -209,7 +209,10 @@ def test_a_budget_that_no_tool_fits_is_told() -> None:
     entries = {"a": _entry("a", _tool("large", properties=large))}
     given = {"servers": {"a": BackendConfig(command="x")}, "budgets": Budgets(listing=100, discovery=100)}
     config = Config(**given, exposure="semantic", intent="anything")  # pyright: ignore[reportArgumentType]
-    assert _ids(budgets.check(config, entries, Costs(), NOWHERE)) == ["budget.listing_small", "budget.discovery_small"]
+    assert _ids(budgets.check(config, entries, DefinitionCosts(), NOWHERE)) == [
+        "budget.listing_small",
+        "budget.discovery_small",
+    ]
 
 
 def test_every_id_is_in_the_documentation() -> None:

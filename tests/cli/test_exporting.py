@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from portico.cli.exporting import exporting, wanted
+from portico.cli.span_export import export_spans, select_exporter
 
 from .conftest import EVERYTHING, Home, Start
 
@@ -32,7 +32,7 @@ PATIENCE_S = 60
     ],
 )
 def test_the_environment_says_whether_spans_are_exported(environment: dict[str, str], exporter: str) -> None:
-    assert wanted(environment) == exporter
+    assert select_exporter(environment) == exporter
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_cannot_be_done_is_said_and_all_else_goes_on(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv(name, value)
-    with caplog.at_level(logging.ERROR), exporting():
+    with caplog.at_level(logging.ERROR), export_spans():
         assert [said in record.getMessage() for record in caplog.records] == [True]
 
 
@@ -56,7 +56,7 @@ def test_where_the_exporter_is_missing_the_way_to_it_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    with caplog.at_level(logging.ERROR), exporting():
+    with caplog.at_level(logging.ERROR), export_spans():
         [record] = caplog.records
         assert "pip install 'portico-mcp[otel]'" in record.getMessage()
 

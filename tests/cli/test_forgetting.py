@@ -3,8 +3,8 @@
 import asyncio
 
 from portico.app import RECORD_FILE
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.plan_rows import PlanRow
-from portico.storage.record import Record
 
 from .conftest import Home
 
@@ -82,7 +82,7 @@ def test_plans_that_worked_are_forgotten_too_but_not_with_one_server(home: Home)
     path.parent.mkdir(exist_ok=True)
 
     async def kept() -> None:
-        record = Record(None, path)
+        record = GatewayStore(None, path)
         await record.add_plans([PlanRow("a", "/me", "", "", "[]", "{}", 1, 1.0)])
         await record.close()
 

@@ -16,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from portico.cli import logs
-from portico.cli.log_text import LONGEST, Cleaning
+from portico.cli.log_renderer import MAX_TEXT_CHARS, LogRecordRenderer
 
 logger = logging.getLogger("portico.test")
 SECRET = "correct horse battery"
@@ -25,7 +25,7 @@ SECRET = "correct horse battery"
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Generator[None]:
-    names = ("", *logs.OTHERS)
+    names = ("", *logs.LIBRARY_LOG_LEVELS)
     before = [(logging.getLogger(name), logging.getLogger(name).level) for name in names]
     handlers = logging.getLogger().handlers[:]
     yield
@@ -57,7 +57,7 @@ def raised(error: BaseException) -> BaseException:
 
 
 def test_at_debug_libraries_do_not_log_whole_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("debug")
+    logs.configure_logging("debug")
     for name in ("sse_starlette.sse", "mcp.client.session", "httpx", "httpcore.http11"):
         logging.getLogger(name).debug("chunk: the whole answer")
     logging.getLogger("sse_starlette.sse").info("chunk: the whole answer")
@@ -68,13 +68,13 @@ def test_at_debug_libraries_do_not_log_whole_messages(capsys: pytest.CaptureFixt
 
 
 def test_libraries_say_no_more_than_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("error")
+    logs.configure_logging("error")
     logging.getLogger("httpx").warning("something")
     assert capsys.readouterr().err == ""
 
 
 def test_a_json_line_says_when_how_serious_who_and_what(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info", format="json")
+    logs.configure_logging("info", format="json")
     logger.info("%s is %s", "disk", "full")
     line = said(capsys)
     moment = datetime.fromisoformat(line.pop("time"))
@@ -83,7 +83,7 @@ def test_a_json_line_says_when_how_serious_who_and_what(capsys: pytest.CaptureFi
 
 
 def test_a_json_line_tells_an_exception_with_its_causes_and_no_values(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info", format="json", secrets=[SECRET])
+    logs.configure_logging("info", format="json", secrets=[SECRET])
     error = RuntimeError("the outer one")
     error.__cause__ = raised(OSError(f"inner {SECRET}"))
     error.add_note("seen on a Monday")
@@ -98,7 +98,7 @@ def test_a_json_line_tells_an_exception_with_its_causes_and_no_values(capsys: py
 
 
 def test_the_exceptions_of_a_group_are_told_and_a_circle_of_causes_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info", format="json")
+    logs.configure_logging("info", format="json")
     one, other = ValueError("one"), KeyError("other")
     one.__cause__, other.__cause__ = other, one
     logger.error("both", exc_info=ExceptionGroup("several", [one, other]))
@@ -110,7 +110,7 @@ def test_within_a_span_that_is_recorded_a_json_line_names_it(capsys: pytest.Capt
         def is_recording(self) -> bool:
             return True
 
-    logs.set_up("info", format="json")
+    logs.configure_logging("info", format="json")
     context = SpanContext(0xABC, 0xDEF, is_remote=False)
     with trace.use_span(Recording(context)):
         logger.info("inside")
@@ -122,7 +122,7 @@ def test_within_a_span_that_is_recorded_a_json_line_names_it(capsys: pytest.Capt
 
 
 def test_what_python_warns_of_is_a_json_line_too(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info", format="json")
+    logs.configure_logging("info", format="json")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(True)
@@ -136,9 +136,9 @@ FORGED = "fine\n12:00:00 ERROR portico.audit: all is well\r\x1b[2K\x85next\u2028
 
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_nothing_that_was_said_can_begin_a_line_of_its_own(
-    capsys: pytest.CaptureFixture[str], format: logs.Format
+    capsys: pytest.CaptureFixture[str], format: logs.LogFormat
 ) -> None:
-    logs.set_up("info", format=format)
+    logs.configure_logging("info", format=format)
     logger.warning("the server said: %s", FORGED)
     written = capsys.readouterr().err
     assert written.count("\n") == 1
@@ -148,7 +148,7 @@ def test_nothing_that_was_said_can_begin_a_line_of_its_own(
 
 
 def test_in_text_every_line_of_a_traceback_is_set_in(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info", secrets=[SECRET])
+    logs.configure_logging("info", secrets=[SECRET])
     logger.error("failed", exc_info=raised(RuntimeError(f"{FORGED} {SECRET}")))
     first, *rest = capsys.readouterr().err.splitlines()
     assert first.endswith("ERROR portico.test: failed")
@@ -161,13 +161,13 @@ def test_in_text_every_line_of_a_traceback_is_set_in(capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_a_line_that_cannot_be_written_is_no_fault_of_whoever_logs(
-    capsys: pytest.CaptureFixture[str], format: logs.Format
+    capsys: pytest.CaptureFixture[str], format: logs.LogFormat
 ) -> None:
     class Mute:
         def __str__(self) -> str:
             raise RuntimeError(SECRET)
 
-    logs.set_up("info", format=format)
+    logs.configure_logging("info", format=format)
     logger.warning("%s", Mute())
     logger.warning("%d of %d", "one")
     written = capsys.readouterr().err.splitlines()
@@ -182,17 +182,17 @@ def test_an_exception_that_cannot_be_read_is_told_by_its_kind() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    line = json.loads(Cleaning(()).as_json(record_of("failed", error=raised(Mute()))))
+    line = json.loads(LogRecordRenderer(()).render_json(record_of("failed", error=raised(Mute()))))
     assert line["exception"][0]["type"].endswith("Mute")
 
 
 def test_a_text_without_end_is_cut_and_no_half_of_a_secret_is_left() -> None:
-    cleaning = Cleaning([SECRET])
-    line = json.loads(cleaning.as_json(record_of("x" * 10_000_000)))
-    assert len(line["message"]) < LONGEST + 100
+    cleaning = LogRecordRenderer([SECRET])
+    line = json.loads(cleaning.render_json(record_of("x" * 10_000_000)))
+    assert len(line["message"]) < MAX_TEXT_CHARS + 100
     assert "10,000,000 characters" in line["message"]
     for shift in range(0, len(SECRET), 5):
-        message = json.loads(cleaning.as_json(record_of("y" * shift + f"{SECRET} " * 10_000)))["message"]
+        message = json.loads(cleaning.render_json(record_of("y" * shift + f"{SECRET} " * 10_000)))["message"]
         assert "correct" not in message
 
 
@@ -203,7 +203,7 @@ def test_secrets_are_asked_for_when_the_first_line_is_written(capsys: pytest.Cap
         asked.append(True)
         return [SECRET]
 
-    logs.set_up("info", secrets=secrets)
+    logs.configure_logging("info", secrets=secrets)
     assert not asked
     logger.info("it is %s", SECRET)
     logger.info("it is %s", SECRET)
@@ -212,7 +212,7 @@ def test_secrets_are_asked_for_when_the_first_line_is_written(capsys: pytest.Cap
 
 
 def test_a_value_of_five_characters_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info", secrets=["plain", "plainer"])
+    logs.configure_logging("info", secrets=["plain", "plainer"])
     logger.info("plain words are plainer")
     assert capsys.readouterr().err.endswith("plain words are ***\n")
 
@@ -260,8 +260,8 @@ CORE = "Qz7Kw9"
 )
 def test_no_line_holds_a_planted_secret_whatever_way_it_takes(before: str, after: str, path: str, format: str) -> None:
     secret = f"{before}{CORE}{after}".encode(errors="replace").decode()
-    cleaning = Cleaning([secret])
-    line = (cleaning.as_json if format == "json" else cleaning.as_text)(PATHS[path](secret))
+    cleaning = LogRecordRenderer([secret])
+    line = (cleaning.render_json if format == "json" else cleaning.render_text)(PATHS[path](secret))
     assert CORE not in line
     if format == "json":
         assert json.loads(line)["level"] == "warning"
@@ -270,7 +270,7 @@ def test_no_line_holds_a_planted_secret_whatever_way_it_takes(before: str, after
 def test_a_gateway_that_writes_no_line_loads_nothing_for_it() -> None:
     code = (
         "import sys; from portico.cli import logs; logs.set_up('warning', format='json', secrets=lambda: ['abcdefg']);"
-        "print(sorted({'portico.cli.log_text', 'portico.config_file.masking', 'traceback'} & set(sys.modules)));"
+        "print(sorted({'portico.cli.log_renderer', 'portico.config_file.mask', 'traceback'} & set(sys.modules)));"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "portico" not in done.stdout

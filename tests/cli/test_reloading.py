@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from portico.app import Gateway
-from portico.cli.opening import read, signature
-from portico.cli.reloading import following
+from portico.app import GatewayRuntime
+from portico.cli.config_watcher import watch_changes
+from portico.cli.setup import compute_signature, read_setup
 
 from .conftest import PATIENCE_S, Home, Start
 from .test_serve import _announced as announced  # pyright: ignore[reportPrivateUsage]
@@ -74,25 +74,25 @@ async def test_a_broken_file_is_refused_with_its_error_and_a_mended_one_taken(ho
 async def test_a_file_that_is_gone_or_empty_is_refused_and_still_followed(
     spoil: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.cli.reloading.LOOK_S", 0.05)
+    monkeypatch.setattr("portico.cli.config_watcher.POLL_S", 0.05)
     monkeypatch.setenv("PORTICO_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "portico.yaml"
     before = json.dumps(demo("text"))
     file.write_text(before)
-    setup = read()  # found in the folder, as by a user who named none
-    async with Gateway(setup.config) as gateway, following(gateway, setup):
+    setup = read_setup()  # found in the folder, as by a user who named none
+    async with GatewayRuntime(setup.config) as gateway, watch_changes(gateway, setup):
         spoil(file)
 
         async def refused() -> bool:
-            return bool(gateway.refused)
+            return bool(gateway.config_problem)
 
         await until(refused)
         assert set(gateway.upstreams) == {"text"}
         file.write_text(before)
 
         async def as_before() -> bool:
-            return not gateway.refused
+            return not gateway.config_problem
 
         await until(as_before)
         file.write_text(json.dumps(demo("text", "colors")))
@@ -107,8 +107,8 @@ async def test_watch_false_leaves_the_running_configuration_alone(tmp_path: Path
     monkeypatch.setenv("PORTICO_DATA_DIR", str(tmp_path))
     for watch in (False, True):
         (tmp_path / "portico.yaml").write_text(json.dumps(demo("text", watch=watch)))
-        setup = read([str(tmp_path / "portico.yaml")])
-        async with Gateway(setup.config) as gateway, following(gateway, setup):
+        setup = read_setup([str(tmp_path / "portico.yaml")])
+        async with GatewayRuntime(setup.config) as gateway, watch_changes(gateway, setup):
             names = {task.get_name() for task in asyncio.all_tasks()}
             assert ("follow the configuration" in names) is watch
 
@@ -119,15 +119,15 @@ def test_a_link_that_points_elsewhere_is_a_change(tmp_path: Path) -> None:
     (tmp_path / "two").write_text(json.dumps({}))
     link = tmp_path / "portico.yaml"
     link.symlink_to(tmp_path / "one")
-    before = signature([link])
+    before = compute_signature([link])
     link.unlink()
     link.symlink_to(tmp_path / "two")
-    assert signature([link]) != before
+    assert compute_signature([link]) != before
 
 
 def test_a_file_that_is_gone_is_a_change(tmp_path: Path) -> None:
     file = tmp_path / "portico.yaml"
     file.write_text("")
-    before = signature([file])
+    before = compute_signature([file])
     file.unlink()
-    assert signature([file]) != before
+    assert compute_signature([file]) != before

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.storage.restart_marks import FOLDER, marked_since
+from portico.storage.restart_requests import FOLDER, list_restart_requests
 
 from .conftest import Home, Start
 
@@ -23,7 +23,7 @@ def _free_port() -> int:
 
 
 def _marks(home: Home) -> set[str]:
-    return set(marked_since(home.folder / "data" / FOLDER, 0))
+    return set(list_restart_requests(home.folder / "data" / FOLDER, 0))
 
 
 def test_without_a_gateway_those_on_stdio_are_told(home: Home) -> None:
@@ -32,7 +32,7 @@ def test_without_a_gateway_those_on_stdio_are_told(home: Home) -> None:
     ran = home.run("restart", "good")
     assert (ran.code, ran.err) == (0, "")
     assert "No gateway answers at http://127.0.0.1:" in ran.out
-    assert marked_since(home.folder / "data" / FOLDER, before).keys() == {"good"}
+    assert list_restart_requests(home.folder / "data" / FOLDER, before).keys() == {"good"}
     data = home.run("restart", "Good", "--json").data
     assert data == {"server": "good", "gateway": None, "state": None, "restarts": None, "marked": True}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from portico.app import INDEX_FILE
-from portico.cli import search as searching
-from portico.disclosure import metatools
+from portico.cli.commands import search as searching
+from portico.meta_tools import tool_definitions
 
 from .conftest import REPOSITORY, Home
 
@@ -235,7 +235,7 @@ def test_the_first_search_waits_until_its_tools_are_encoded(home: Home) -> None:
 
 
 def test_encoding_that_takes_long_is_told_on_stderr(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "_SILENT_S", 0)
+    monkeypatch.setattr(searching, "_SPINNER_DELAY_S", 0)
     ran = home.run("search", "how far is it in kilometres", "--json")
     assert re.search(r"^Encoding \d+ tools, so that they are found by meaning …$", ran.err, re.MULTILINE)
     assert ran.data["meaning"]["unencoded"] == 0
@@ -247,7 +247,7 @@ def test_a_search_does_not_wait_for_ever_and_says_what_it_did_not_wait_for(
 ) -> None:
     home.run("browse")
     _forget_vectors(home)
-    monkeypatch.setattr(searching, "_SMALL", 0)
+    monkeypatch.setattr(searching, "_MAX_TOOLS_TO_ENCODE", 0)
     ran = home.run("search", "convert miles", "--offline")
     assert "units.convert_units(" in ran.out
     assert re.search(r"Of \d+ tools only words were compared: not encoded yet\. A running gateway encodes", ran.out)
@@ -296,7 +296,7 @@ def test_every_filter_of_the_documentation_is_there(home: Home) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "searching.md").read_text(encoding="utf-8")
     rows = [row.split("|") for row in page.splitlines() if row.startswith("| `")][1:]
     parameters = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
-    (search, *_) = metatools.definitions(metatools.NAMES, {})
+    (search, *_) = tool_definitions.build_definitions(tool_definitions.META_TOOL_NAMES, {})
     # Tags are listed where a server has some.
     assert parameters == search["inputSchema"]["properties"].keys() - {"query"} | {"tags"}
     offered = home.run("search", "--help").out

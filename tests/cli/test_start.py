@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from portico import __version__
-from portico.cli.main import serve_options, stdio_options
+from portico.cli.main import parse_serve_options, parse_stdio_options
 
 from .conftest import Home
 
@@ -54,7 +54,7 @@ def test_a_wrong_command_line_is_explained_on_stderr(home: Home, words: list[str
     ],
 )
 def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(words: list[str], options: object) -> None:
-    assert stdio_options(words) == options
+    assert parse_stdio_options(words) == options
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_stdio_reads_its_own_options_and_leaves_the_rest_to_the_parser(words: li
 def test_serve_reads_plain_options_itself_and_leaves_the_rest_to_the_parser(
     words: list[str], read: dict[str, list[str]] | None
 ) -> None:
-    found = serve_options(words)
+    found = parse_serve_options(words)
     assert (found if found is None else {name: values for name, values in found.items() if values}) == read
 
 

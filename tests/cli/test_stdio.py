@@ -9,7 +9,7 @@ import psutil
 import pytest
 from mcp import Client, StdioServerParameters
 
-from portico.disclosure import metatools
+from portico.meta_tools import tool_definitions
 
 from .conftest import EVERYTHING, PATIENCE_S, Home, Start, command
 
@@ -26,7 +26,7 @@ async def test_a_client_searches_and_calls(home: Home, mode: Any) -> None:
     assert home.spawn("browse").code == 0  # so that what the servers offer is known
     async with Client(_parameters(home), mode=mode) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
-        assert listed == list(metatools.NAMES)
+        assert listed == list(tool_definitions.META_TOOL_NAMES)
         result = await client.call_tool(
             "call_tool", {"name": "calculator.evaluate", "arguments": {"expression": "0.1+0.2"}}
         )

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from portico.cli.tiers import moves
-from portico.disclosure.tiers import Standing
+from portico.cli.commands.tiers import find_tier_changes
+from portico.usage.tiers import Standing
 
 from .conftest import Home
 
@@ -52,7 +52,7 @@ def test_a_computation_tells_what_moved_and_is_kept(home: Home) -> None:
 def test_what_moved_is_told_from_where_to_where() -> None:
     before = {"a.x": Standing(0.9, "hot"), "a.y": Standing(0.4, "standard"), "a.z": Standing(0.3, "standard")}
     after = {"a.y": Standing(0.85, "hot"), "a.z": Standing(0.35, "standard"), "b.new": Standing(0.65, "warm")}
-    assert [(one.tool, one.before, one.after) for one in moves(before, after)] == [
+    assert [(one.tool, one.before, one.after) for one in find_tier_changes(before, after)] == [
         ("a.y", "standard", "hot"), ("b.new", "cold", "warm"), ("a.x", "hot", "cold"),
     ]  # fmt: skip
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from portico.cli.tiers_served import Way
-from portico.cli.tokens import over_budget
-from portico.demo import servers
-from portico.disclosure.cost import Served, tier_sizes
+from portico.cli.commands.tokens import describe_exceeded_budgets
+from portico.cli.tier_costs import TierChannel
+from portico.demo import make_demo_servers
+from portico.rendering.listing_cost import TierResponse, compute_tier_sizes
 
 from .conftest import Home
 
@@ -57,7 +57,7 @@ def test_as_json_the_figures_add_up(home: Home) -> None:
         "ok", "counter", "tools", "direct", "servers", "exposures", "ways", "over", "unlisted"
     }  # fmt: skip
     assert (data["ok"], data["counter"], data["over"], data["unlisted"]) == (True, "estimate", [], [])
-    assert {one["name"] for one in data["servers"]} == set(servers())
+    assert {one["name"] for one in data["servers"]} == set(make_demo_servers())
     assert data["direct"]["tokens"] == sum(one["tokens"] for one in data["servers"])
     assert data["tools"] == sum(one["tools"] for one in data["servers"])
     assert [one["tokens"] for one in data["servers"]] == sorted(
@@ -162,7 +162,7 @@ def test_offline_what_was_heard_once_is_counted(home: Home) -> None:
 def test_nothing_known_is_nothing_verified(home: Home) -> None:
     ran = home.run("tokens", "--offline", "--json")
     assert (ran.code, ran.data["tools"], ran.data["ways"]) == (0, 0, [])
-    assert set(ran.data["unlisted"]) == set(servers())
+    assert set(ran.data["unlisted"]) == set(make_demo_servers())
     assert "Not counted, because not listed yet: calculator, " in home.run("tokens", "--offline").out
     ran = home.run("tokens", "--offline", "--verify")
     assert (ran.code, ran.out) == (1, "")
@@ -190,8 +190,12 @@ def test_a_tier_over_its_budget_is_named_and_fails_when_verified(home: Home) -> 
 
 
 def test_every_tier_that_is_over_is_named_by_its_way() -> None:
-    sizes = tier_sizes([Served("T0", "browse_tools()", 2_500), Served("T1", "more", 1_000), Served("T2", "c", 9_000)])
-    first, second = over_budget([Way("meta-tools", sizes), Way("resources", tier_sizes([Served("T0", "hot", 9)]))])
+    sizes = compute_tier_sizes(
+        [TierResponse("T0", "browse_tools()", 2_500), TierResponse("T1", "more", 1_000), TierResponse("T2", "c", 9_000)]
+    )
+    first, second = describe_exceeded_budgets(
+        [TierChannel("meta-tools", sizes), TierChannel("resources", compute_tier_sizes([TierResponse("T0", "hot", 9)]))]
+    )
     assert first == (
         "T0 is over its budget by meta-tools: browse_tools() makes 2,500 tokens together, 2,000 are allowed"
     )

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from portico.observability.statistics import DAY_S, bucket_of, day_of
-from portico.storage.record import Record
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import CallRow, DailyRow
+from portico.usage.statistics import DAY_S, to_bucket, to_day
 
 from .conftest import Home
 
@@ -118,9 +118,9 @@ def test_days_reach_back_so_far(home: Home) -> None:
 
 async def _call_long_ago(place: str, server: str, tool: str, days: int) -> None:
     at = time.time() - days * DAY_S
-    record = Record(place, None)
+    record = GatewayStore(place, None)
     call = CallRow(at, server, tool, "", 12.0, True)
-    await record.add_use([call], [DailyRow(day_of(at), server, tool, bucket_of(12.0), 1, 1, at)], [])
+    await record.add_usage([call], [DailyRow(to_day(at), server, tool, to_bucket(12.0), 1, 1, at)], [])
     await record.close()
 
 

@@ -5,26 +5,26 @@ from collections.abc import AsyncIterator
 import jsonschema_rs
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.catalog.tool import Tool
 from portico.config import Config
-from portico.demo import servers
-from portico.disclosure.render import brief
-from portico.storage.manifests import Manifests
-from portico.upstream.factory import load_functions
+from portico.demo import make_demo_servers
+from portico.rendering.tool import render_brief
+from portico.storage.manifests import ManifestStore
+from portico.upstream.backends.factory import load_functions
 
-TOOLS = [tool for server in servers().values() for tool in load_functions(str(server.functions))]
+TOOLS = [tool for server in make_demo_servers().values() for tool in load_functions(str(server.functions))]
 
 
 @pytest.fixture
-async def gateway() -> AsyncIterator[Gateway]:
-    async with Gateway(Config(servers=servers()), manifests=Manifests(None)) as running:
-        await running.listed()
+async def gateway() -> AsyncIterator[GatewayRuntime]:
+    async with GatewayRuntime(Config(servers=make_demo_servers()), manifests=ManifestStore(None)) as running:
+        await running.wait_until_listed()
         yield running
 
 
 def test_there_are_enough_tools_for_disclosure_to_show() -> None:
-    assert len(servers()) == 8
+    assert len(make_demo_servers()) == 8
     assert 45 <= len(TOOLS) <= 70
 
 
@@ -48,9 +48,11 @@ def test_only_what_destroys_is_marked_as_destructive() -> None:
     assert {name for name, hint in hints.items() if hint["destructiveHint"]} == {"update_note", "delete_note"}
 
 
-async def test_every_server_is_listed(gateway: Gateway) -> None:
-    assert {status.name: status.state for status in gateway.statuses()} == dict.fromkeys(servers(), "ready")
-    assert len(gateway.view().snapshot.tools) == len(TOOLS)
+async def test_every_server_is_listed(gateway: GatewayRuntime) -> None:
+    assert {status.name: status.state for status in gateway.list_statuses()} == dict.fromkeys(
+        make_demo_servers(), "ready"
+    )
+    assert len(gateway.get_view().snapshot.tools) == len(TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +68,8 @@ async def test_every_server_is_listed(gateway: Gateway) -> None:
         ("extract email addresses", "text.extract_from_text"),
     ],
 )
-async def test_a_task_finds_its_tool(gateway: Gateway, query: str, address: str) -> None:
-    hits = gateway.view().snapshot.index.search(query, 3).hits
+async def test_a_task_finds_its_tool(gateway: GatewayRuntime, query: str, address: str) -> None:
+    hits = gateway.get_view().snapshot.index.search(query, 3).hits
     assert address in [hit.id for hit in hits]
 
 
@@ -85,15 +87,15 @@ async def test_a_task_finds_its_tool(gateway: Gateway, query: str, address: str)
     ],
 )
 async def test_calls_answer_structured(
-    gateway: Gateway, address: str, arguments: dict[str, object], answer: object
+    gateway: GatewayRuntime, address: str, arguments: dict[str, object], answer: object
 ) -> None:
-    result = await gateway.calls.call(gateway.view().snapshot.tool(address), arguments)
+    result = await gateway.calls.call(gateway.get_view().snapshot.resolve_tool(address), arguments)
     assert result["structuredContent"] == answer
 
 
-async def test_a_tool_that_fails_says_why(gateway: Gateway) -> None:
-    tool: Tool = gateway.view().snapshot.tool("units.convert_units")
+async def test_a_tool_that_fails_says_why(gateway: GatewayRuntime) -> None:
+    tool: Tool = gateway.get_view().snapshot.resolve_tool("units.convert_units")
     result = await gateway.calls.call(tool, {"value": 1, "from_unit": "km", "to_unit": "kg"})
     assert result["isError"]
     assert "km measures length" in result["content"][0]["text"]
-    assert brief(tool).startswith("units.convert_units(value: number, from_unit, to_unit")
+    assert render_brief(tool).startswith("units.convert_units(value: number, from_unit, to_unit")

@@ -34,7 +34,7 @@ def test_every_unit_converts_there_and_back(name: str) -> None:
 
 
 def test_every_spelling_leads_to_a_unit() -> None:
-    assert {units._unit(word) for word in units._SPELLINGS} <= set(units.UNITS)  # pyright: ignore[reportPrivateUsage]
+    assert {units._resolve_unit(word) for word in units._SPELLINGS} <= set(units.UNITS)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_units_of_different_quantities_do_not_mix() -> None:

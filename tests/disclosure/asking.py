@@ -3,29 +3,33 @@
 from collections.abc import Collection
 
 from portico.catalog.snapshot import Snapshot
-from portico.disclosure import metatools, results
-from portico.disclosure.lines import States
-from portico.disclosure.question import PAGE, Question, Search
+from portico.meta_tools import search_page, tool_definitions
+from portico.meta_tools.search_request import DEFAULT_LIMIT, PreparedSearch, SearchRequest
+from portico.rendering.lines import ServerStates
 from portico.search import Ranking
 
 
 def search(
     snapshot: Snapshot,
-    states: States,
+    states: ServerStates,
     budget: int,
     query: str,
     server: str | None = None,
-    limit: int = PAGE,
+    limit: int = DEFAULT_LIMIT,
     detail: str = "brief",
     cursor: str | None = None,
-    there: Collection[str] = metatools.NAMES,
+    there: Collection[str] = tool_definitions.META_TOOL_NAMES,
 ) -> str:
     """Ranked tools as somebody is told of whom nothing is known. `there` are the meta-tools that the asker has."""
-    question = Question(query, server, limit=limit, detail=detail, cursor=cursor)
-    return results.answer(Search(snapshot, question, question.filters(snapshot)), states, budget, there).text
+    question = SearchRequest(query, server, limit=limit, detail=detail, cursor=cursor)
+    return search_page.render_search_page(
+        PreparedSearch(snapshot, question, question.build_filters(snapshot)), states, budget, there
+    ).text
 
 
-def rank(snapshot: Snapshot, query: str, server: str | None = None, limit: int = PAGE, offset: int = 0) -> Ranking:
+def rank(
+    snapshot: Snapshot, query: str, server: str | None = None, limit: int = DEFAULT_LIMIT, offset: int = 0
+) -> Ranking:
     """The addresses that match best among those the snapshot's scope sees."""
-    question = Question(query, server)
-    return Search(snapshot, question, question.filters(snapshot)).ranking(limit, offset)
+    question = SearchRequest(query, server)
+    return PreparedSearch(snapshot, question, question.build_filters(snapshot)).rank(limit, offset)

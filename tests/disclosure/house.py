@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from portico.access import EVERYTHING, Scope
-from portico.catalog.documents import documents
+from portico.access import UNRESTRICTED_SCOPE, Scope
+from portico.catalog.search_documents import build_documents
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
-from portico.disclosure.question import Question, Search
-from portico.search import Encoder, Facts, Index, Lift, text_of
-from portico.search.dense.encoder import shipped
-from portico.upstream.backend import Hello, Raw
+from portico.meta_tools.search_request import PreparedSearch, SearchRequest
+from portico.search import Boost, Encoder, Index, UsageFacts, compose_document_text
+from portico.search.dense.encoder import get_shipped_encoder
+from portico.upstream.backend import InitializeInfo, Raw
 
 
 def tool(name: str, description: str, *parameters: str) -> Raw:
@@ -20,21 +20,21 @@ def tool(name: str, description: str, *parameters: str) -> Raw:
 
 def entry(server: str, *tools: Raw, **more: Any) -> ServerEntry:
     made = {one["name"]: make_tool(server, one) for one in tools}
-    return ServerEntry(server, hello=Hello("legacy", "2025-11-25"), tools=made, listed_at=1, **more)
+    return ServerEntry(server, initialize_info=InitializeInfo("legacy", "2025-11-25"), tools=made, listed_at=1, **more)
 
 
-def by_words(*entries: ServerEntry, scope: Scope = EVERYTHING) -> Snapshot:
+def by_words(*entries: ServerEntry, scope: Scope = UNRESTRICTED_SCOPE) -> Snapshot:
     """A snapshot that is searched by words alone."""
-    index = Index.build(document for one in entries for document in documents(one))
-    return Snapshot({one.name: one for one in entries}, index).within(scope)
+    index = Index.build(document for one in entries for document in build_documents(one))
+    return Snapshot({one.name: one for one in entries}, index).restrict_to(scope)
 
 
-def by_meaning(*entries: ServerEntry, encoder: Encoder | None = None, scope: Scope = EVERYTHING) -> Snapshot:
+def by_meaning(*entries: ServerEntry, encoder: Encoder | None = None, scope: Scope = UNRESTRICTED_SCOPE) -> Snapshot:
     """A snapshot that is searched by words and meaning."""
-    all_ = [document for one in entries for document in documents(one)]
-    vectors = {document.id: shipped().document(text_of(document)) for document in all_}
-    index = Index.build(all_, encoder=encoder or shipped()).with_vectors(vectors)
-    return Snapshot({one.name: one for one in entries}, index).within(scope)
+    all_ = [document for one in entries for document in build_documents(one)]
+    vectors = {document.id: get_shipped_encoder().encode_document(compose_document_text(document)) for document in all_}
+    index = Index.build(all_, encoder=encoder or get_shipped_encoder()).with_vectors(vectors)
+    return Snapshot({one.name: one for one in entries}, index).restrict_to(scope)
 
 
 MAIL = entry(
@@ -62,9 +62,9 @@ def search(
     snapshot: Snapshot,
     query: str,
     *,
-    lifts: dict[str, Lift] | None = None,
-    facts: dict[str, Facts] | None = None,
+    lifts: dict[str, Boost] | None = None,
+    facts: dict[str, UsageFacts] | None = None,
     **how: Any,
-) -> Search:
-    question = Question(query, **how)
-    return Search(snapshot, question, question.filters(snapshot), lifts or {}, facts or {})
+) -> PreparedSearch:
+    question = SearchRequest(query, **how)
+    return PreparedSearch(snapshot, question, question.build_filters(snapshot), lifts or {}, facts or {})

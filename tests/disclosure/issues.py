@@ -3,7 +3,7 @@
 from typing import Any
 
 from portico.catalog.tool import Tool, make_tool
-from portico.disclosure.render import schema
+from portico.rendering.tool import render_schema
 
 
 def tool(properties: Any = None, required: list[str] | None = None, /, **definition: Any) -> Tool:
@@ -15,7 +15,7 @@ def tool(properties: Any = None, required: list[str] | None = None, /, **definit
 
 
 def lines(properties: Any, required: list[str] | None = None, /, **definition: Any) -> list[str]:
-    return schema(tool(properties, required, **definition)).split("\n")[1:]
+    return render_schema(tool(properties, required, **definition)).split("\n")[1:]
 
 
 ISSUE = {

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.disclosure import metatools
-from portico.disclosure.arguments import checked_arguments
 from portico.errors import InvalidArguments
+from portico.meta_tools import tool_definitions
+from portico.meta_tools.arguments import check_arguments
 from portico.upstream.backend import Raw
 
-DEFINITIONS = metatools.definitions(metatools.NAMES, {"s": ""})
+DEFINITIONS = tool_definitions.build_definitions(tool_definitions.META_TOOL_NAMES, {"s": ""})
 
 
 def checked(name: str, /, **arguments: Any) -> Raw:
-    return checked_arguments(name, arguments)
+    return check_arguments(name, arguments)
 
 
 def refused(name: str, /, **arguments: Any) -> InvalidArguments:
@@ -31,7 +31,7 @@ def refused(name: str, /, **arguments: Any) -> InvalidArguments:
         ("search_tools", {"query": "x", "limit": "5"}, {"query": "x", "limit": 5}),
         ("search_tools", {"query": "x", "limit": 5.0}, {"query": "x", "limit": 5}),
         ("search_tools", {"query": "x", "limit": 0}, {"query": "x", "limit": 1}),
-        ("search_tools", {"query": "x", "limit": 10_000}, {"query": "x", "limit": metatools.MAX_RESULTS}),
+        ("search_tools", {"query": "x", "limit": 10_000}, {"query": "x", "limit": tool_definitions.MAX_RESULTS}),
         ("search_tools", {"query": "x", "server": None, "cursor": None}, {"query": "x"}),
         ("search_tools", {"query": "5"}, {"query": "5"}),
         ("search_tools", {"query": "x", "tags": "mail"}, {"query": "x", "tags": ["mail"]}),
@@ -39,7 +39,7 @@ def refused(name: str, /, **arguments: Any) -> InvalidArguments:
         ("search_tools", {"query": "x", "max_latency_ms": "250"}, {"query": "x", "max_latency_ms": 250}),
         ("search_tools", {"query": "x", "min_success_rate": 0.9}, {"query": "x", "min_success_rate": 0.9}),
         ("search_tools", {"query": "x", "detail": "explain"}, {"query": "x", "detail": "explain"}),
-        ("browse_tools", {"page_size": 9_999}, {"page_size": metatools.MAX_PAGE}),
+        ("browse_tools", {"page_size": 9_999}, {"page_size": tool_definitions.MAX_PAGE}),
         ("describe_tools", {"names": "s.t"}, {"names": ["s.t"]}),
         ("describe_tools", {"names": '["s.t", "s.u"]'}, {"names": ["s.t", "s.u"]}),
         ("describe_tools", {"names": "123"}, {"names": ["123"]}),
@@ -111,7 +111,7 @@ def test_a_thousand_wrong_parameters_are_told_in_a_few_lines():
 @pytest.mark.parametrize("arguments", [None, [], "x", 3])
 def test_arguments_that_are_no_object_are_refused(arguments: Any):
     with pytest.raises(InvalidArguments, match="must be an object"):
-        checked_arguments("search_tools", arguments)
+        check_arguments("search_tools", arguments)
 
 
 anything = st.recursive(
@@ -122,11 +122,14 @@ anything = st.recursive(
 parameters = st.sampled_from(sorted({key for tool in DEFINITIONS for key in tool["inputSchema"]["properties"]}))
 
 
-@given(st.sampled_from(metatools.NAMES), st.dictionaries(parameters | st.text(max_size=5), anything, max_size=5))
+@given(
+    st.sampled_from(tool_definitions.META_TOOL_NAMES),
+    st.dictionaries(parameters | st.text(max_size=5), anything, max_size=5),
+)
 def test_any_arguments_are_checked_or_refused(name: str, arguments: Raw):
     before = repr(arguments)
     try:
-        meant = checked_arguments(name, arguments)
+        meant = check_arguments(name, arguments)
     except InvalidArguments:
         meant = {}
     definition = next(tool for tool in DEFINITIONS if tool["name"] == name)

@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.disclosure.budget import cut, pack, part
-from portico.disclosure.tokens import count
+from portico.rendering.budget import find_part_end, pack, truncate
+from portico.rendering.token_count import count_tokens
 
 
 def test_texts_are_packed_in_order_until_the_budget_is_spent():
     packed = pack(["one", "two", "three"], 4, measure=lambda text: 1)
     assert packed.texts == ("one", "two")
-    assert packed.full
+    assert packed.is_full
 
 
 def test_everything_is_packed_where_there_is_room():
     packed = pack(["one", "two"], 100)
     assert packed.texts == ("one", "two")
-    assert not packed.full
+    assert not packed.is_full
 
 
 def test_the_first_text_is_kept_whatever_it_costs():
@@ -43,40 +43,40 @@ def test_nothing_packs_to_nothing():
 def test_a_pack_of_more_than_one_is_within_its_budget(texts: list[str], budget: int):
     packed = pack(texts, budget)
     assert list(packed.texts) == texts[: len(packed.texts)]
-    assert packed.full == (len(packed.texts) < len(texts))
+    assert packed.is_full == (len(packed.texts) < len(texts))
     if len(packed.texts) > 1:
-        assert sum(count(text) + 1 for text in packed.texts) <= budget
+        assert sum(count_tokens(text) + 1 for text in packed.texts) <= budget
 
 
 def test_text_that_fits_is_not_cut():
-    assert cut("Says it again.", 20) == "Says it again."
+    assert truncate("Says it again.", 20) == "Says it again."
 
 
 def test_text_is_cut_at_a_word_and_says_so():
     whole = "some words that come one after the other " * 50
-    text = cut(whole, 20)
+    text = truncate(whole, 20)
     assert text.endswith(" …")
     assert whole.startswith(text.removesuffix("…"))
 
 
 @given(st.text(max_size=3_000), st.integers(2, 60))
 def test_no_text_is_longer_than_it_was_cut_to(text: str, tokens: int):
-    assert count(cut(text, tokens)) <= max(tokens, 3)
+    assert count_tokens(truncate(text, tokens)) <= max(tokens, 3)
 
 
 def test_scripts_without_spaces_are_cut_by_tokens_and_not_by_characters():
-    assert count(cut("将一个高德经纬度坐标转换为行政区划地址信息" * 50, 30)) <= 30
+    assert count_tokens(truncate("将一个高德经纬度坐标转换为行政区划地址信息" * 50, 30)) <= 30
 
 
 def test_a_megabyte_is_cut_at_once():
-    assert count(cut("x" * 1_000_000, 30)) <= 30
+    assert count_tokens(truncate("x" * 1_000_000, 30)) <= 30
 
 
 @given(st.lists(st.text(max_size=200), max_size=20), st.integers(1, 60))
 def test_parts_end_after_lines_where_they_can_and_join_to_the_text(lines: list[str], tokens: int):
     text, start, parts = "\n".join(lines), 0, list[str]()
     while start < len(text):
-        end = part(text, start, tokens)
+        end = find_part_end(text, start, tokens)
         assert end > start
         parts.append(text[start:end])
         start = end
@@ -84,11 +84,11 @@ def test_parts_end_after_lines_where_they_can_and_join_to_the_text(lines: list[s
     end = 0
     for one in parts[:-1]:
         end += len(one)
-        assert count(one) <= tokens + one.count("\n") / 2 + 1 or len(one) == 1
+        assert count_tokens(one) <= tokens + one.count("\n") / 2 + 1 or len(one) == 1
         if not one.endswith("\n"):  # a line may be cut more than once
             cut_line = text[:end].rsplit("\n", 1)[-1] + text[end:].split("\n", 1)[0]
-            assert count(cut_line) >= tokens or not cut_line.isascii()
+            assert count_tokens(cut_line) >= tokens or not cut_line.isascii()
 
 
 def test_a_line_of_megabytes_is_parted_without_counting_it_all():
-    assert 100 < part("x1 " * 2_000_000, 0, 100) < 800
+    assert 100 < find_part_end("x1 " * 2_000_000, 0, 100) < 800

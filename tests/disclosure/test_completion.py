@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.disclosure.completion import MAX_VALUES, complete, matching
-from portico.disclosure.resources import TEMPLATES
 from portico.errors import INVALID_PARAMS, RemoteError
+from portico.profiles.completion import MAX_VALUES, complete_argument, find_matches
+from portico.profiles.resources import TEMPLATES
 from portico.testing import FakeBackend
 from portico.upstream.backend import Raw
 from tests.disclosure.viewing import Viewing, viewing
@@ -26,17 +26,22 @@ async def completed(view: Viewing, uri: str, name: str, value: str, **given: str
 
 async def test_names_that_begin_so_come_before_those_that_contain_it():
     names = ["post.mail_issue", "issues.list", "github.issue_close", "github.create_issue"]
-    assert matching("issue", names) == ["issues.list", "github.issue_close", "post.mail_issue", "github.create_issue"]
+    assert find_matches("issue", names) == [
+        "issues.list",
+        "github.issue_close",
+        "post.mail_issue",
+        "github.create_issue",
+    ]
 
 
 async def test_a_misspelt_name_gets_those_that_are_spelt_alike():
-    assert matching("githb", ["github", "gitlab", "weather"])[0] == "github"
-    assert matching("zzzzqqqq", ["github", "weather"]) == []
+    assert find_matches("githb", ["github", "gitlab", "weather"])[0] == "github"
+    assert find_matches("zzzzqqqq", ["github", "weather"]) == []
 
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=30, unique=True))
 def test_whatever_is_typed_each_value_is_one_of_the_names_and_comes_once(typed: str, names: list[str]):
-    found = matching(typed, names)
+    found = find_matches(typed, names)
     assert len(found) == len(set(found))
     assert set(found) <= set(names)
 
@@ -101,8 +106,9 @@ async def test_every_argument_of_every_template_has_candidates(template: str):
         for name in ("tool_name", "backend_name", "category", "uri"):
             if f"{name}}}" in template:
                 argument: Any = {"name": name, "value": ""}
-                assert complete(
-                    view.view.sight.shelves, {"ref": {"type": "ref/resource", "uri": template}, "argument": argument}
+                assert complete_argument(
+                    view.view.profile_state.ranked_catalog,
+                    {"ref": {"type": "ref/resource", "uri": template}, "argument": argument},
                 )
 
 
@@ -112,4 +118,9 @@ async def test_others_are_left_to_their_servers():
             {"type": "ref/prompt", "name": "github__greet"},
             {"type": "ref/resource", "uri": "note://{id}"},
         ):
-            assert complete(view.view.sight.shelves, {"ref": reference, "argument": {"name": "x", "value": ""}}) is None
+            assert (
+                complete_argument(
+                    view.view.profile_state.ranked_catalog, {"ref": reference, "argument": {"name": "x", "value": ""}}
+                )
+                is None
+            )

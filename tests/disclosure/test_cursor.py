@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.disclosure.cursor import decode, encode
 from portico.errors import StaleCursor
+from portico.rendering.cursor import decode, encode
 
 
 @given(st.text(), st.text(), st.integers(0, 2**32 - 1))
@@ -64,7 +64,7 @@ def test_a_cursor_with_more_or_less_to_it_is_refused(change: object):
 
 
 def test_the_cursor_of_another_process_is_refused():
-    program = "from portico.disclosure.cursor import encode; print(encode('q', 'v', 8), end='')"
+    program = "from portico.rendering.cursor import encode; print(encode('q', 'v', 8), end='')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     with pytest.raises(StaleCursor, match="not made here"):
         decode(done.stdout, "q", "v")

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
-from portico.disclosure.describing import FULL_TOKENS, INSIDE, describe
-from portico.disclosure.lines import ServerState
-from portico.disclosure.render import brief, full_text, schema
-from portico.disclosure.tokens import count
 from portico.errors import StaleCursor
+from portico.meta_tools.describe_tools import CONTINUATION_MARK, MIN_FULL_BUDGET, describe
+from portico.rendering.lines import ServerState
+from portico.rendering.token_count import count_tokens
+from portico.rendering.tool import render_brief, render_full_text, render_schema
 from tests.disclosure.house import by_words as snapshot
 from tests.disclosure.house import entry, tool
 
@@ -47,7 +47,7 @@ def joined(parts: Sequence[str]) -> str:
     """What the parts say together, without their first and last lines about going on."""
     whole = ""
     for place, one in enumerate(parts):
-        body = one.split("\n", 1)[1].removeprefix(INSIDE) if place else one
+        body = one.split("\n", 1)[1].removeprefix(CONTINUATION_MARK) if place else one
         if cursor_in(one):
             body, note = body.rsplit("\n", 1)
             body += "" if "(inside a line)" in note else "\n"
@@ -101,11 +101,11 @@ def test_ten_wrong_names_of_any_length_fit_the_budget():
             names = [f"github.{n}{'x' * length}" for n in range(10)]
             body, found = describe(HOUSE, budget, names)
             assert not found
-            assert count(body) <= budget
+            assert count_tokens(body) <= budget
             with_one, found = describe(HOUSE, budget, [*names[:9], "close_issue"], "brief")
             assert found
             assert with_one.startswith("github.close_issue(")
-            assert count(with_one) <= budget
+            assert count_tokens(with_one) <= budget
 
 
 def test_what_does_not_fit_is_named_and_can_be_asked_for():
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_named_and_can_be_asked_for():
     seen: list[str] = []
     while asked:
         body, _ = describe(house, 1_000, asked)
-        assert count(body) <= 1_000
+        assert count_tokens(body) <= 1_000
         seen += re.findall(r"^(s\.t\d) — ", body, re.MULTILINE)
         left = re.search(r"^Left out to fit: (.*)\. Ask for them separately\.$", body, re.MULTILINE)
         asked = left[1].split(", ") if left else []
@@ -135,10 +135,10 @@ def test_a_tool_too_long_for_one_answer_is_given_in_parts_that_join_to_the_whole
     house = snapshot(entry("s", wide("huge", 100)))
     parts = list(answers(house, 500, "s.huge", "schema"))
     assert len(parts) > 3
-    assert all(count(one) <= 500 for one in parts)
+    assert all(count_tokens(one) <= 500 for one in parts)
     assert parts[0].startswith("s.huge — Does number 100.\n p0: string")
     assert parts[1].startswith("s.huge, continued:\n p")
-    assert joined(parts) == schema(house.tools["s.huge"])
+    assert joined(parts) == render_schema(house.tools["s.huge"])
     assert re.search(r"^Left to fit, about [\d,]+ tokens from p\d+\? on: describe_tools\(", parts[0], re.MULTILINE)
 
 
@@ -146,9 +146,9 @@ def test_one_line_longer_than_the_budget_is_parted_too():
     house = snapshot(entry("s", {"name": "t", "inputSchema": {"type": "object"}, "x": "lorem ipsum " * 6_000}))
     parts = list(answers(house, 2_000, "s.t", "full"))
     assert len(parts) > 1
-    assert all(count(one) <= FULL_TOKENS for one in parts)
+    assert all(count_tokens(one) <= MIN_FULL_BUDGET for one in parts)
     assert "(inside a line) on: describe_tools(" in parts[0]
-    assert joined(parts) == full_text(house.tools["s.t"])
+    assert joined(parts) == render_full_text(house.tools["s.t"])
 
 
 def test_where_no_tool_fits_the_first_is_begun_and_the_others_are_named():
@@ -157,27 +157,31 @@ def test_where_no_tool_fits_the_first_is_begun_and_the_others_are_named():
     assert body.startswith("s.two — ")
     assert 'describe_tools(names=["s.two"], detail="schema", cursor="' in body
     assert body.endswith("\n\nLeft out to fit: s.one. Ask for them separately.")
-    assert count(body) <= 500
+    assert count_tokens(body) <= 500
 
 
 def test_full_may_take_more_than_the_budget_and_never_more_than_its_own():
     house = snapshot(entry("s", wide("huge", 100)))
     body, _ = describe(house, 500, ["s.huge"], "full")
-    assert 500 < count(body) <= FULL_TOKENS
+    assert 500 < count_tokens(body) <= MIN_FULL_BUDGET
     assert "cursor=" not in body
 
 
 def test_what_is_known_beside_the_definition_is_part_of_full():
-    body, _ = describe(HOUSE, BUDGET, ["close_issue"], "full", extra=lambda tool: {"usage": {"calls": len(tool.name)}})
+    body, _ = describe(
+        HOUSE, BUDGET, ["close_issue"], "full", get_details=lambda tool: {"usage": {"calls": len(tool.name)}}
+    )
     assert '\nusage: {"calls":11}\n' in body
 
 
 def test_use_between_two_parts_loses_nothing_of_the_definition():
     house = snapshot(entry("s", wide("huge", 200)))
-    first, _ = describe(house, 500, ["s.huge"], "full", extra=lambda _: {"usage": {"calls": 9}})
+    first, _ = describe(house, 500, ["s.huge"], "full", get_details=lambda _: {"usage": {"calls": 9}})
     assert "usage" in first
-    then, _ = describe(house, 500, ["s.huge"], "full", cursor_in(first), extra=lambda _: {"usage": {"calls": 1_000}})
-    whole = full_text(house.tools["s.huge"], extra={"usage": {"calls": 9}})
+    then, _ = describe(
+        house, 500, ["s.huge"], "full", cursor_in(first), get_details=lambda _: {"usage": {"calls": 1_000}}
+    )
+    whole = render_full_text(house.tools["s.huge"], details={"usage": {"calls": 9}})
     assert joined([first, then]).startswith(whole[: len(joined([first])) + 200])
 
 
@@ -211,9 +215,9 @@ def test_parts_of_anything_fit_and_join_to_the_whole(
     definition = {"name": "t", "description": parameters[0][1], "inputSchema": {"properties": properties}}
     house = snapshot(entry("s", definition))
     parts = list(answers(house, budget, "s.t", detail))
-    show = {"brief": brief, "schema": schema, "full": full_text}[detail]
+    show = {"brief": render_brief, "schema": render_schema, "full": render_full_text}[detail]
     assert joined(parts) == show(house.tools["s.t"])
-    assert all(count(one) <= (FULL_TOKENS if detail == "full" else budget) for one in parts)
+    assert all(count_tokens(one) <= (MIN_FULL_BUDGET if detail == "full" else budget) for one in parts)
 
 
 def test_a_tool_of_a_server_that_is_down_and_was_never_listed_is_not_called_unknown():

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.access import Scope
-from portico.catalog.documents import documents
-from portico.catalog.listing import Offers
+from portico.catalog.listing import ServerOffers
+from portico.catalog.search_documents import build_documents
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
-from portico.disclosure import discovery, results
-from portico.disclosure.discovery import ServerState
-from portico.disclosure.lines import States
-from portico.disclosure.shelves import Shelves
-from portico.disclosure.tiers import Standing
-from portico.disclosure.tokens import count
 from portico.errors import BackendUnavailable, StaleCursor, UnknownName
+from portico.meta_tools import browse_tools, search_page
+from portico.meta_tools.browse_tools import ServerState
+from portico.rendering.lines import ServerStates
+from portico.rendering.token_count import count_tokens
 from portico.search import Index
-from portico.upstream.backend import Hello, Raw
+from portico.upstream.backend import InitializeInfo, Raw
+from portico.usage.ranked_catalog import RankedCatalog
+from portico.usage.tiers import Standing
 from tests.disclosure import asking
 from tests.disclosure.house import search
 
@@ -38,7 +38,9 @@ def tool(name: str, description: str, *parameters: str) -> Raw:
 def entry(server: str, *tools: Raw, instructions: str = "", **more: Any) -> ServerEntry:
     return ServerEntry(
         server,
-        hello=Hello("legacy", "2025-11-25", server_info={"version": "1.2"}, instructions=instructions),
+        initialize_info=InitializeInfo(
+            "legacy", "2025-11-25", server_info={"version": "1.2"}, instructions=instructions
+        ),
         tools={one["name"]: make_tool(server, one) for one in tools},
         listed_at=1,
         **more,
@@ -46,7 +48,7 @@ def entry(server: str, *tools: Raw, instructions: str = "", **more: Any) -> Serv
 
 
 def snapshot(*entries: ServerEntry) -> Snapshot:
-    index = Index.build(document for one in entries for document in documents(one))
+    index = Index.build(document for one in entries for document in build_documents(one))
     return Snapshot({one.name: one for one in entries}, index)
 
 
@@ -65,13 +67,13 @@ MANY = snapshot(entry("many", *(tool(f"do_{n}", f"Does thing number {n}.", "what
 
 
 def overview(
-    house: Snapshot, states: States, budget: int, pins: tuple[str, ...] = (), cursor: str | None = None
+    house: Snapshot, states: ServerStates, budget: int, pins: tuple[str, ...] = (), cursor: str | None = None
 ) -> str:
-    return discovery.overview(Shelves(house, pins=pins), states, budget, cursor)
+    return browse_tools.render_overview(RankedCatalog(house, pins=pins), states, budget, cursor)
 
 
-def browse(house: Snapshot, states: States, budget: int, server: str | None = None, **how: Any) -> str:
-    return discovery.browse(Shelves(house), states, budget, server, **how)
+def browse(house: Snapshot, states: ServerStates, budget: int, server: str | None = None, **how: Any) -> str:
+    return browse_tools.browse(RankedCatalog(house), states, budget, server, **how)
 
 
 def lines(answer: str, server: str) -> list[str]:
@@ -147,7 +149,7 @@ def test_many_servers_that_were_not_listed_yet_are_not_all_named():
     silent = Snapshot({f"s{n}": ServerEntry(f"s{n}") for n in range(300)})
     answer = asking.search(silent, {}, BUDGET, "issue")
     assert "s0, s1, s10, s100, s101 …" in answer
-    assert count(answer) < 120
+    assert count_tokens(answer) < 120
 
 
 def test_nobody_is_sent_to_a_meta_tool_that_is_not_there():
@@ -162,7 +164,7 @@ def test_nobody_is_sent_to_a_meta_tool_that_is_not_there():
 
 
 def test_a_scope_finds_nothing_outside_it():
-    seen = HOUSE.within(Scope(servers=("gitlab",)))
+    seen = HOUSE.restrict_to(Scope(servers=("gitlab",)))
     assert "github" not in asking.search(seen, {}, BUDGET, "create issue")
     assert "github" not in asking.search(seen, {}, BUDGET, "closeisue")
     assert "github" not in overview(seen, {}, BUDGET)
@@ -209,7 +211,7 @@ def test_cursors_lead_through_all_servers_exactly_once(budget: int):
     answers = list(pages(lambda cursor: overview(house, {}, budget, cursor=cursor)))
     shown = [name for answer in answers for name in re.findall(r"^(server\d+):", answer, re.MULTILINE)]
     assert shown == sorted(house.servers)
-    assert all(count(answer) <= budget for answer in answers)
+    assert all(count_tokens(answer) <= budget for answer in answers)
 
 
 def test_a_server_s_tools_come_with_its_own_notes():
@@ -223,7 +225,7 @@ def test_a_server_s_tools_come_with_its_own_notes():
 
 
 def test_what_else_a_server_offers_is_said_on_the_last_page():
-    offers = Offers(resources=({"uri": "a"},), prompts=({"name": "p"}, {"name": "q"}))
+    offers = ServerOffers(resources=({"uri": "a"},), prompts=({"name": "p"}, {"name": "q"}))
     house = snapshot(entry("s", *(tool(f"t{n}", "Does it.") for n in range(3)), offers=offers))
     first, last = pages(lambda cursor: browse(house, {}, BUDGET, "s", page_size=2, cursor=cursor))
     assert "Also" not in first
@@ -236,14 +238,14 @@ def test_what_else_a_server_offers_is_said_on_the_last_page():
 def test_cursors_lead_through_all_tools_of_a_server_exactly_once(page_size: int, budget: int):
     answers = list(pages(lambda cursor: browse(MANY, {}, budget, "many", page_size=page_size, cursor=cursor)))
     assert [name for answer in answers for name in lines(answer, "many")] == [f"many.do_{n}" for n in range(120)]
-    assert all(count(answer) <= budget for answer in answers)
+    assert all(count_tokens(answer) <= budget for answer in answers)
 
 
 def test_notes_of_a_server_do_not_fill_its_page():
     for notes in ("word " * 5_000, "将一个高德经纬度坐标转换为行政区划地址信息" * 500, "\u200b" * 9_000 + "seen"):
         house = snapshot(entry("s", tool("t", "Does it."), instructions=notes))
         answer = browse(house, {}, 600, "s")
-        assert count(answer) <= 300
+        assert count_tokens(answer) <= 300
         assert lines(answer, "s") == ["s.t"]
 
 
@@ -277,29 +279,29 @@ def test_cursors_lead_through_all_categories_and_servers_exactly_once(budget: in
     text = "\n".join(answers)
     assert sorted(re.findall(r"^(kind-\d+) \(", text, re.MULTILINE)) == sorted(f"kind-{n}" for n in range(60))
     assert sorted(re.findall(r"^(s\d+): 2 tools", text, re.MULTILINE)) == sorted(house.servers)
-    assert all(count(answer) <= budget for answer in answers)
+    assert all(count_tokens(answer) <= budget for answer in answers)
 
 
-def used(**months: int) -> Shelves:
+def used(**months: int) -> RankedCatalog:
     """GitHub's tools, of which these were called so often."""
     names = {f"github.{name}": number for name, number in months.items()}
-    return Shelves(HOUSE, {name: Standing(0.5, "standard") for name in names}, names, computed_at=7)
+    return RankedCatalog(HOUSE, {name: Standing(0.5, "standard") for name in names}, names, computed_at=7)
 
 
 def test_what_is_used_most_comes_first_everywhere():
     shelves = used(close_issue=9, list_issues=2)
-    answer = discovery.overview(shelves, {}, BUDGET)
+    answer = browse_tools.render_overview(shelves, {}, BUDGET)
     head = answer.split("\nCategories:")[0].splitlines()
     assert head[1] == "Most used tools:"
     assert [line.split("(")[0] for line in head[2:]] == ["github.close_issue", "github.list_issues"]
     pinned = replace(shelves, pins=("gitlab.create_issue",))
-    assert discovery.overview(pinned, {}, BUDGET).splitlines()[1:3] == [
+    assert browse_tools.render_overview(pinned, {}, BUDGET).splitlines()[1:3] == [
         "Pinned, then most used tools:",
         "gitlab.create_issue(project) — Create a new issue in a project.",
     ]
     expected = ["github.close_issue", "github.list_issues", "github.create_issue"]
-    assert lines(discovery.browse(shelves, {}, BUDGET, "github"), "github") == expected
-    assert lines(discovery.browse(shelves, {}, BUDGET, category="version-control"), "github") == expected
+    assert lines(browse_tools.browse(shelves, {}, BUDGET, "github"), "github") == expected
+    assert lines(browse_tools.browse(shelves, {}, BUDGET, category="version-control"), "github") == expected
 
 
 def test_the_hot_list_takes_at_most_a_third_of_the_budget():
@@ -308,7 +310,7 @@ def test_the_hot_list_takes_at_most_a_third_of_the_budget():
     )
     for budget in (300, 900, BUDGET):
         hot = overview(house, {}, budget).split("\nCategories:")[0]
-        assert count(hot) <= budget // 3 + 30
+        assert count_tokens(hot) <= budget // 3 + 30
 
 
 def test_a_category_s_tools_are_browsed_and_kept_to_a_server():
@@ -337,10 +339,10 @@ def test_a_wrong_category_gets_the_nearest_back():
 
 def test_a_search_can_be_kept_to_a_category():
     house = snapshot(GITHUB, entry("news", tool("post_issue", "Post an issue of the paper."), category="press"))
-    found = results.answer(search(house, "issue", category="Press"), {}, BUDGET)
-    assert found.shown == ("news.post_issue",)
+    found = search_page.render_search_page(search(house, "issue", category="Press"), {}, BUDGET)
+    assert found.addresses == ("news.post_issue",)
     assert "in press:" in found.text
-    nothing = results.answer(search(house, "zzzzzz", category="press"), {}, BUDGET).text
+    nothing = search_page.render_search_page(search(house, "zzzzzz", category="press"), {}, BUDGET).text
     assert nothing.startswith("No tool in press matches 'zzzzzz'.")
     assert "Categories, for browse_tools(category=…): press, version-control." in nothing
 
@@ -370,8 +372,8 @@ def test_a_search_goes_on_with_another_limit_and_another_detail():
 
 def test_the_cursor_of_a_search_does_not_outlive_the_standings():
     def answered(computed: str, cursor: str | None = None) -> str:
-        asked = replace(search(MANY, "thing", limit=2, cursor=cursor), computed=computed)
-        return results.answer(asked, {}, BUDGET).text
+        asked = replace(search(MANY, "thing", limit=2, cursor=cursor), standings_version=computed)
+        return search_page.render_search_page(asked, {}, BUDGET).text
 
     cursor = cursor_in(answered("1"))
     assert answered("1", cursor)
@@ -382,9 +384,9 @@ def test_the_cursor_of_a_search_does_not_outlive_the_standings():
 def test_a_cursor_does_not_outlive_its_catalog():
     cursor = cursor_in(browse(MANY, {}, BUDGET, "many", page_size=5))
     changed = snapshot(*MANY.servers.values(), GITLAB)
-    newly_used = Shelves(MANY, {"many.do_7": Standing(0.5, "standard")}, {"many.do_7": 3}, computed_at=9)
+    newly_used = RankedCatalog(MANY, {"many.do_7": Standing(0.5, "standard")}, {"many.do_7": 3}, computed_at=9)
     with pytest.raises(StaleCursor, match="the tools changed"):
-        discovery.browse(newly_used, {}, BUDGET, "many", page_size=5, cursor=cursor)
+        browse_tools.browse(newly_used, {}, BUDGET, "many", page_size=5, cursor=cursor)
     with pytest.raises(StaleCursor, match="the tools changed"):
         browse(changed, {}, BUDGET, "many", page_size=5, cursor=cursor)
 
@@ -393,16 +395,18 @@ def test_a_cursor_does_not_outlive_its_catalog():
 
 
 def test_a_tool_of_a_server_that_was_never_listed_is_not_called_unknown():
-    error = discovery.explained(UnknownName("x"), "UNHEARD__thing", HOUSE, {"unheard": ServerState("starting")})
+    error = browse_tools.explain_unknown_name(
+        UnknownName("x"), "UNHEARD__thing", HOUSE, {"unheard": ServerState("starting")}
+    )
     assert isinstance(error, BackendUnavailable)
     assert "its tools are not listed yet" in error.message
     unknown, states = UnknownName("x"), {"unheard": ServerState("down", "no such command", 1_700_000_000.0)}
-    assert discovery.explained(unknown, "github.nope", HOUSE, states) is unknown
+    assert browse_tools.explain_unknown_name(unknown, "github.nope", HOUSE, states) is unknown
 
 
 def test_a_schema_hint_is_the_typed_form_where_it_fits():
-    assert discovery.schema_hint(GITHUB.tools["create_issue"], BUDGET).count("\n") == 2
-    assert discovery.schema_hint(GITHUB.tools["create_issue"], 5).count("\n") == 0
+    assert browse_tools.render_schema_hint(GITHUB.tools["create_issue"], BUDGET).count("\n") == 2
+    assert browse_tools.render_schema_hint(GITHUB.tools["create_issue"], 5).count("\n") == 0
 
 
 # Budgets, whatever the servers and the callers say
@@ -435,4 +439,4 @@ def test_no_answer_of_more_than_one_entry_is_over_its_budget(
     answers += pages(lambda cursor: overview(house, states, budget, cursor=cursor))
     for server in offers:
         answers += pages(lambda cursor, server=server: browse(house, states, budget, server, cursor=cursor))
-    assert all(count(answer) <= budget for answer in answers)
+    assert all(count_tokens(answer) <= budget for answer in answers)

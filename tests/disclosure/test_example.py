@@ -6,8 +6,8 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from portico.disclosure.example import example, examples
-from portico.disclosure.render import schema
+from portico.rendering.examples import make_example, make_examples
+from portico.rendering.tool import render_schema
 from tests.disclosure.issues import tool
 
 
@@ -34,8 +34,8 @@ from tests.disclosure.issues import tool
 )
 def test_an_example_is_plausible_and_valid(property_schema: dict[str, Any], value: Any):
     made = tool({"p": property_schema, "optional": {"type": "string"}}, ["p"])
-    assert example(made) == {"p": value}
-    jsonschema_rs.validate(dict(made.input_schema), example(made))
+    assert make_example(made) == {"p": value}
+    jsonschema_rs.validate(dict(made.input_schema), make_example(made))
 
 
 def test_an_example_of_a_type_that_needs_itself_ends():
@@ -44,7 +44,7 @@ def test_an_example_of_a_type_that_needs_itself_ends():
         "required": ["n"],
         "$defs": {"N": {"properties": {"n": {"$ref": "#/$defs/N"}}, "required": ["n"]}},
     }
-    assert "n" in example(tool(inputSchema=inputs))
+    assert "n" in make_example(tool(inputSchema=inputs))
 
 
 def test_types_that_fan_out_without_end_are_shown_and_exemplified_all_the_same():
@@ -52,13 +52,13 @@ def test_types_that_fan_out_without_end_are_shown_and_exemplified_all_the_same()
     wide = {"type": "object", "properties": {name: {"$ref": "#/$defs/Wide"} for name in names}, "required": names}
     inputs = {"properties": {"a": {"$ref": "#/$defs/Wide"}}, "required": ["a"], "$defs": {"Wide": wide}}
     made = tool(inputSchema=inputs, outputSchema=inputs)
-    assert len(orjson.dumps(example(made))) < 50_000
-    assert len(schema(made)) < 3_000
+    assert len(orjson.dumps(make_example(made))) < 50_000
+    assert len(render_schema(made)) < 3_000
 
 
 def test_a_pattern_that_would_run_away_does_not():
-    assert example(tool({"p": {"type": "string", "pattern": "^(.+)+(.+)+!$"}}, ["p"])) == {"p": "<p>"}
-    assert example(tool({"p": {"type": "string", "pattern": "("}}, ["p"])) == {"p": "<p>"}
+    assert make_example(tool({"p": {"type": "string", "pattern": "^(.+)+(.+)+!$"}}, ["p"])) == {"p": "<p>"}
+    assert make_example(tool({"p": {"type": "string", "pattern": "("}}, ["p"])) == {"p": "<p>"}
 
 
 def test_there_is_an_example_of_the_least_and_one_with_options():
@@ -68,13 +68,13 @@ def test_there_is_an_example_of_the_least_and_one_with_options():
         "state": {"enum": ["open", "closed"], "default": "open"},
         "note": {"type": "string"},
     }
-    assert examples(tool(options, ["owner"])) == [
+    assert make_examples(tool(options, ["owner"])) == [
         {"owner": "<owner>"},
         {"owner": "<owner>", "state": "closed", "page": 1},
     ]
-    assert examples(tool()) == [{}]
+    assert make_examples(tool()) == [{}]
 
 
 def test_the_examples_of_an_author_come_first():
     inputs = {"properties": {"a": {"type": "string"}}, "examples": [{"a": "x"}, "nonsense", {"a": "y"}, {"a": "z"}]}
-    assert examples(tool(inputSchema=inputs)) == [{"a": "x"}, {"a": "y"}]
+    assert make_examples(tool(inputSchema=inputs)) == [{"a": "x"}, {"a": "y"}]

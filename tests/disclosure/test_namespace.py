@@ -6,17 +6,24 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from portico.disclosure.namespace import Own, inner_uri, outer_resource, outer_template, outer_uri, own_uri
+from portico.profiles.namespace import (
+    GatewayUri,
+    parse_gateway_uri,
+    parse_outer_uri,
+    to_outer_resource,
+    to_outer_template,
+    to_outer_uri,
+)
 
 
 @given(st.text("abc-_", min_size=1, max_size=10), st.text(min_size=1))
 def test_an_outer_uri_leads_back_to_server_and_uri(server: str, uri: str):
-    assert inner_uri(outer_uri(server, uri)) == (server, uri)
+    assert parse_outer_uri(to_outer_uri(server, uri)) == (server, uri)
 
 
 def test_a_uri_that_looks_like_ours_inside_is_left_alone():
-    nested = outer_uri("a", outer_uri("b", "file:///x"))
-    assert inner_uri(nested) == ("a", "portico://backend/b/resource/file:///x")
+    nested = to_outer_uri("a", to_outer_uri("b", "file:///x"))
+    assert parse_outer_uri(nested) == ("a", "portico://backend/b/resource/file:///x")
 
 
 @pytest.mark.parametrize(
@@ -24,37 +31,40 @@ def test_a_uri_that_looks_like_ours_inside_is_left_alone():
     ["", "file:///x", "portico://backend/", "portico://backend/s", "portico://backend/s/resource/", "portico://x"],
 )
 def test_any_other_uri_is_nobody_s(uri: str):
-    assert inner_uri(uri) is None
+    assert parse_outer_uri(uri) is None
 
 
 def test_only_the_uri_of_a_listed_resource_changes():
     resource = {"uri": "file:///x", "name": "x", "_meta": {"a": 1}, "new": []}
-    assert outer_resource("s", resource) == {**resource, "uri": "portico://backend/s/resource/file:///x"}
+    assert to_outer_resource("s", resource) == {**resource, "uri": "portico://backend/s/resource/file:///x"}
     assert resource["uri"] == "file:///x"
 
 
 def test_only_the_template_of_a_listed_template_changes():
     template = {"uriTemplate": "file:///{+path}", "name": "x"}
-    assert outer_template("s", template) == {**template, "uriTemplate": "portico://backend/s/resource/file:///{+path}"}
+    assert to_outer_template("s", template) == {
+        **template,
+        "uriTemplate": "portico://backend/s/resource/file:///{+path}",
+    }
 
 
 @pytest.mark.parametrize(
     ("uri", "own"),
     [
-        ("portico://overview", Own("overview")),
-        ("portico://overview/", Own("overview")),
-        ("portico://tools?cursor=abc-_=", Own("tools", cursor="abc-_=")),
-        ("portico://tool/github.create_issue", Own("tool", "github.create_issue")),
-        ("portico://tool/a%2Fb%20c", Own("tool", "a/b c")),
-        ("portico://tool/s.what?really", Own("tool", "s.what?really")),
-        ("portico://backend/s", Own("backend", "s")),
-        ("portico://backend/s/tools", Own("backend tools", "s")),
-        ("portico://backend/s/tools?cursor=x", Own("backend tools", "s", "x")),
-        ("portico://category/a%20b", Own("category", "a b")),
+        ("portico://overview", GatewayUri("overview")),
+        ("portico://overview/", GatewayUri("overview")),
+        ("portico://tools?cursor=abc-_=", GatewayUri("tools", cursor="abc-_=")),
+        ("portico://tool/github.create_issue", GatewayUri("tool", "github.create_issue")),
+        ("portico://tool/a%2Fb%20c", GatewayUri("tool", "a/b c")),
+        ("portico://tool/s.what?really", GatewayUri("tool", "s.what?really")),
+        ("portico://backend/s", GatewayUri("backend", "s")),
+        ("portico://backend/s/tools", GatewayUri("backend tools", "s")),
+        ("portico://backend/s/tools?cursor=x", GatewayUri("backend tools", "s", "x")),
+        ("portico://category/a%20b", GatewayUri("category", "a b")),
     ],
 )
-def test_a_uri_of_ours_is_taken_apart(uri: str, own: Own):
-    assert own_uri(uri) == own
+def test_a_uri_of_ours_is_taken_apart(uri: str, own: GatewayUri):
+    assert parse_gateway_uri(uri) == own
 
 
 @pytest.mark.parametrize(
@@ -72,10 +82,10 @@ def test_a_uri_of_ours_is_taken_apart(uri: str, own: Own):
     ],
 )
 def test_no_other_uri_is_ours(uri: str):
-    assert own_uri(uri) is None
+    assert parse_gateway_uri(uri) is None
 
 
 @given(st.sampled_from(["tool", "backend", "backend tools", "category"]), st.text(min_size=1))
 def test_a_name_of_any_kind_comes_back_from_its_uri(kind: Any, name: str):
     assume(name.encode(errors="replace").decode() == name)
-    assert own_uri(Own(kind, name).uri) == Own(kind, name)
+    assert parse_gateway_uri(GatewayUri(kind, name).uri) == GatewayUri(kind, name)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from portico.disclosure import own_state
-from portico.disclosure.own_state import KEY, TTL_S, Handle, StateHandles, brought, told
 from portico.errors import UnknownName
+from portico.profiles import state_handles
+from portico.profiles.state_handles import META_KEY, TTL_S, StateHandle, StateHandles, add_handle_to_result, take_handle
 
 
 class Clock:
@@ -50,7 +50,7 @@ def test_a_handle_that_is_used_lives_on_and_one_that_is_not_is_forgotten():
 
 
 def test_there_are_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(own_state, "MAX_HANDLES", 3)
+    monkeypatch.setattr(state_handles, "MAX_HANDLES", 3)
     handles = StateHandles()
     first, *_, last = [handles.issue() for _ in range(10)]
     assert len(handles) == 3
@@ -60,18 +60,21 @@ def test_there_are_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_request_is_passed_on_without_its_handle_and_with_all_else():
-    given = {"name": "a", "_meta": {KEY: "h", "trace": 1}}
-    assert brought(given) == ("h", {"name": "a", "_meta": {"trace": 1}})
-    assert given["_meta"] == {KEY: "h", "trace": 1}, "what came in is not changed"
+    given = {"name": "a", "_meta": {META_KEY: "h", "trace": 1}}
+    assert take_handle(given) == ("h", {"name": "a", "_meta": {"trace": 1}})
+    assert given["_meta"] == {META_KEY: "h", "trace": 1}, "what came in is not changed"
     for other in ({}, {"_meta": None}, {"_meta": []}, {"_meta": {"trace": 1}}):
-        assert brought(other) == (None, other)
+        assert take_handle(other) == (None, other)
 
 
 def test_an_answer_says_the_handle_to_programs_and_if_wanted_to_models():
     block = {"type": "text", "text": "1"}
-    handle, result = Handle("secret", "key"), {"content": [block], "_meta": {"a": 1}}
-    assert told(result, handle, in_words=False) == {**result, "_meta": {"a": 1, KEY: "secret"}}
-    said = told(result, handle, in_words=True)
+    handle, result = StateHandle("secret", "key"), {"content": [block], "_meta": {"a": 1}}
+    assert add_handle_to_result(result, handle, with_text=False) == {**result, "_meta": {"a": 1, META_KEY: "secret"}}
+    said = add_handle_to_result(result, handle, with_text=True)
     assert said["content"][0] == block
     assert 'session: "secret"' in said["content"][1]["text"]
-    assert told({"contents": []}, handle, in_words=True) == {"contents": [], "_meta": {KEY: "secret"}}
+    assert add_handle_to_result({"contents": []}, handle, with_text=True) == {
+        "contents": [],
+        "_meta": {META_KEY: "secret"},
+    }

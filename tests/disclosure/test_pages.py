@@ -1,6 +1,6 @@
 """Pages of long lists: what is listed is made for one page only."""
 
-from portico.disclosure.pages import PAGE, page
+from portico.rendering.list_page import PAGE_SIZE, make_list_page
 
 
 def test_only_the_items_of_a_page_are_made():
@@ -10,7 +10,7 @@ def test_only_the_items_of_a_page_are_made():
         shown.append(item)
         return str(item)
 
-    first = page("m", "items", range(PAGE + 10), "v", {}, show=show)
-    assert shown == list(range(PAGE))
-    then = page("m", "items", range(PAGE + 10), "v", {"cursor": first["nextCursor"]}, show=show)
-    assert then == {"items": [str(number) for number in range(PAGE, PAGE + 10)]}
+    first = make_list_page("m", "items", range(PAGE_SIZE + 10), "v", {}, render=show)
+    assert shown == list(range(PAGE_SIZE))
+    then = make_list_page("m", "items", range(PAGE_SIZE + 10), "v", {"cursor": first["nextCursor"]}, render=show)
+    assert then == {"items": [str(number) for number in range(PAGE_SIZE, PAGE_SIZE + 10)]}

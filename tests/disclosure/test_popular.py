@@ -2,11 +2,11 @@
 
 import pytest
 
-from portico.disclosure.popular import MOST_TOOLS, popular, with_popular
-from portico.disclosure.tiers import Standing
-from portico.search import Lift
+from portico.search import Boost
+from portico.usage.popularity import MAX_TOOLS, compute_popularity_boosts, merge_popularity_boosts
+from portico.usage.tiers import Standing
 
-EVERYBODYS = popular(
+EVERYBODYS = compute_popularity_boosts(
     {
         "mail.send": Standing(1.0, "hot"),
         "mail.find": Standing(0.5, "standard"),
@@ -27,31 +27,31 @@ def test_a_tool_is_lifted_by_its_score_and_no_more_than_a_little():
 
 def test_what_the_caller_and_everybody_call_often_counts_once_the_larger():
     own = {
-        "mail.send": Lift(0.11, ("called after searches like this (+0.100)", "called often (+0.010)"), 0.01),
-        "mail.find": Lift(0.02, ("called often (+0.020)",), 0.02),
-        "mail.mine": Lift(0.1, ("called after searches like this (+0.100)",)),
+        "mail.send": Boost(0.11, ("called after searches like this (+0.100)", "called often (+0.010)"), 0.01),
+        "mail.find": Boost(0.02, ("called often (+0.020)",), 0.02),
+        "mail.mine": Boost(0.1, ("called after searches like this (+0.100)",)),
     }
-    both = with_popular(own, EVERYBODYS)
+    both = merge_popularity_boosts(own, EVERYBODYS)
     assert both["mail.send"].amount == pytest.approx(0.13)
     assert both["mail.send"].reasons == ("called after searches like this (+0.100)", "used often here (+0.030)")
     assert both["mail.find"] == own["mail.find"]
     assert both["mail.mine"] == own["mail.mine"]
-    assert with_popular({}, EVERYBODYS) == EVERYBODYS
-    assert with_popular(own, {}) == own
+    assert merge_popularity_boosts({}, EVERYBODYS) == EVERYBODYS
+    assert merge_popularity_boosts(own, {}) == own
 
 
 def test_a_tool_that_was_called_more_often_is_lifted_more():
     warm = {tool: Standing(0.6, "warm") for tool in ("mail.once", "mail.often", "mail.never")}
-    lifts = popular(warm, {"mail.once": 1, "mail.often": 20})
+    lifts = compute_popularity_boosts(warm, {"mail.once": 1, "mail.often": 20})
     assert list(lifts) == ["mail.often", "mail.once"]
     assert 0.01 < lifts["mail.once"].amount < lifts["mail.often"].amount < 0.018
 
 
 def test_only_the_best_are_lifted_however_many_were_used():
     names = [f"mail.t{number}" for number in range(5_000)]
-    many = popular(
+    many = compute_popularity_boosts(
         {name: Standing(number / 5_000, "cold") for number, name in enumerate(names)}, dict.fromkeys(names, 1)
     )
-    assert len(many) == MOST_TOOLS
+    assert len(many) == MAX_TOOLS
     assert "mail.t4999" in many
     assert "mail.t4499" not in many

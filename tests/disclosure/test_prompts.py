@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from portico.disclosure.prompts import PROMPTS
-from portico.disclosure.tokens import count
 from portico.errors import INVALID_PARAMS, RemoteError
-from portico.events import Event, Searched
+from portico.events import Event, ToolsFound
+from portico.profiles.prompts import PROMPTS
+from portico.rendering.token_count import count_tokens
 from portico.testing import FakeBackend
 from portico.upstream.backend import Raw
 from tests.disclosure.viewing import ME, Viewing, viewing
@@ -58,13 +58,13 @@ async def test_find_tool_has_the_matches_and_the_best_with_its_whole_schema():
 
 async def test_find_tool_is_heard_as_a_search_is():
     async with viewing() as view:
-        heard: list[Searched] = []
+        heard: list[ToolsFound] = []
 
         def hear(event: Event) -> None:
-            if isinstance(event, Searched):
+            if isinstance(event, ToolsFound):
                 heard.append(event)
 
-        view.gateway.bus.subscribe(hear, Searched)
+        view.gateway.bus.subscribe(hear, ToolsFound)
         await messages(view, "find_tool", task="create an issue")
         assert [(event.query, event.shown[0], event.caller) for event in heard] == [
             ("create an issue", "github.create_issue", ME)
@@ -87,7 +87,7 @@ async def test_find_tool_without_a_task_says_what_it_needs(arguments: Raw | None
 
 async def test_backend_status_has_the_troubled_first_and_the_latency_where_known():
     async with viewing() as view:
-        view.gateway.upstreams["post"].mark("down", "the post office is closed")
+        view.gateway.upstreams["post"].set_state("down", "the post office is closed")
         await view.use("github.create_issue", 4)
         (text,) = await messages(view, "backend_status")
         lines = text["text"].splitlines()[1:]
@@ -101,7 +101,7 @@ async def test_the_status_of_very_many_servers_says_what_was_left_out():
     many = {f"a-server-with-a-long-name-{n:03}": FakeBackend([tool("t")]) for n in range(400)}
     async with viewing(many) as view:
         (text,) = await messages(view, "backend_status")
-        assert count(text["text"]) <= 4_000
+        assert count_tokens(text["text"]) <= 4_000
         shown = sum(line.startswith("- ") for line in text["text"].splitlines())
         assert f"… and {400 - shown} more: portico://backends" in text["text"]
 
@@ -109,4 +109,4 @@ async def test_the_status_of_very_many_servers_says_what_was_left_out():
 async def test_a_prompt_that_was_given_is_told_as_shown():
     async with viewing() as view:
         got = await view.ask("prompts/get", {"name": "backend_status"})
-        assert [event.what for event in view.shown] == [got]
+        assert [event.content for event in view.shown] == [got]

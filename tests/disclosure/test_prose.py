@@ -2,8 +2,8 @@
 
 import pytest
 
-from portico.disclosure.prose import first_sentence, prose, sentences
-from portico.disclosure.tokens import count
+from portico.rendering.prose import extract_first_sentence, normalize_prose, split_sentences
+from portico.rendering.token_count import count_tokens
 
 
 @pytest.mark.parametrize(
@@ -30,33 +30,33 @@ from portico.disclosure.tokens import count
     ],
 )
 def test_the_first_sentence_is_found(text: str, sentence: str):
-    assert first_sentence(text) == sentence
+    assert extract_first_sentence(text) == sentence
 
 
 @pytest.mark.parametrize("text", ["word " * 200, "word" * 500, "字" * 500, "a, (b) " * 90])
 def test_a_long_sentence_is_cut_and_says_so(text: str):
-    cut = first_sentence(text, 20)
+    cut = extract_first_sentence(text, 20)
     assert cut.endswith("…")
-    assert 5 <= count(cut) <= 21
+    assert 5 <= count_tokens(cut) <= 21
 
 
 def test_a_cut_falls_between_words():
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
-    assert first_sentence(" ".join(words), 8).removesuffix("…").split()[-1] in words
+    assert extract_first_sentence(" ".join(words), 8).removesuffix("…").split()[-1] in words
 
 
 def test_prose_keeps_its_lines_and_loses_its_padding():
     text = "\n        First line.\n\n\n        Args:\n            a:   the\n                 value   \n    "
-    assert prose(text) == "First line.\nArgs:\n    a:   the\n         value"
+    assert normalize_prose(text) == "First line.\nArgs:\n    a:   the\n         value"
 
 
 def test_wrapped_prose_is_joined():
     long = "A sentence that its author wrapped after some seventy characters of"
-    assert prose(f"{long}\ntext. End.\nNew") == f"{long} text. End.\nNew"
+    assert normalize_prose(f"{long}\ntext. End.\nNew") == f"{long} text. End.\nNew"
 
 
 def test_a_line_is_its_sentences():
-    assert list(sentences("Beta. Creates it, e.g. so. Costs $1.5 a day! Is it really done? Yes")) == [
+    assert list(split_sentences("Beta. Creates it, e.g. so. Costs $1.5 a day! Is it really done? Yes")) == [
         "Beta. Creates it, e.g. so.",
         "Costs $1.5 a day!",
         "Is it really done?",

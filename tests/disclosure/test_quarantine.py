@@ -16,7 +16,7 @@ ECHO = {"name": "echo", "description": "Repeats.", "inputSchema": {"type": "obje
 )
 async def test_a_quarantine_is_seen_in_resources(uri: str):
     async with asyncio.timeout(30), gateway_over({"post": FakeBackend([ECHO])}) as gateway, connect(gateway) as client:
-        gateway.upstreams["post"].mark("quarantined", REASON)
+        gateway.upstreams["post"].set_state("quarantined", REASON)
         text = str((await client.read_resource(uri)).contents[0])
         assert "post" in text
         assert "quarantine" in text or "Unavailable now: post" in text
@@ -31,7 +31,7 @@ async def test_a_quarantine_is_seen_by_whoever_browses_asks_for_a_status_or_miss
         connect(gateway) as client,
     ):
         for name in ("post", "never"):
-            gateway.upstreams[name].mark("quarantined", REASON)
+            gateway.upstreams[name].set_state("quarantined", REASON)
         browsed = str((await client.call_tool("browse_tools", {})).content[0])
         assert "[quarantined: it is in quarantine after 5 failures" in browsed
         status = str((await client.get_prompt("backend_status")).messages[0].content)

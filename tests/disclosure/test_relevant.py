@@ -4,10 +4,10 @@ import pytest
 
 from portico.access import Scope
 from portico.config import Config, Profile
-from portico.disclosure.relevant import KEY, asked, relevant
-from portico.disclosure.tokens import count
 from portico.errors import RemoteError
-from portico.upstream import jsontext
+from portico.json_text import json_codec
+from portico.profiles.relevant_tools import META_KEY, parse_query, select_relevant_tools
+from portico.rendering.token_count import count_tokens
 from tests.disclosure.house import ALL, MAIL, UNRELATED, by_meaning, by_words
 
 BIG = 100_000
@@ -15,50 +15,50 @@ BIG = 100_000
 
 def test_the_best_come_first_and_no_more_than_asked_for():
     snapshot = by_meaning(*ALL)
-    found = relevant(snapshot, snapshot.flat, "write a letter to someone", 1, BIG)
+    found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "write a letter to someone", 1, BIG)
     assert [*found.tools] == ["mail__send"]
-    assert found.meta == {KEY: {"listed": 1, "of": len(snapshot.tools)}}
+    assert found.meta == {META_KEY: {"listed": 1, "of": len(snapshot.tools)}}
     assert found.definitions[0] == {**MAIL.tools["send"].definition, "name": "mail__send"}
 
 
 def test_tools_of_several_servers_that_say_the_same_take_one_place():
     snapshot = by_meaning(*ALL)
-    found = relevant(snapshot, snapshot.flat, "translate a text", 3, BIG)
+    found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "translate a text", 3, BIG)
     assert sum(name.endswith("__translate_text") for name in found.tools) == 1
 
 
 def test_what_does_not_fit_is_left_out_for_what_does():
     snapshot = by_words(*ALL)
-    whole = relevant(snapshot, snapshot.flat, "issue", 5, BIG)
-    costs = [count(jsontext.dumps(one).decode()) for one in whole.definitions]
-    found = relevant(snapshot, snapshot.flat, "issue", 5, min(costs))
+    whole = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "issue", 5, BIG)
+    costs = [count_tokens(json_codec.dumps(one).decode()) for one in whole.definitions]
+    found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "issue", 5, min(costs))
     assert len(found.tools) == 1
     assert {*found.tools, *found.left_out} == {*whole.tools}
-    assert relevant(snapshot, snapshot.flat, "issue", 5, 0).tools == {}
+    assert select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "issue", 5, 0).tools == {}
 
 
 def test_nothing_outside_the_scope_is_chosen():
     snapshot = by_meaning(*ALL, scope=Scope(servers=("tracker",)))
-    found = relevant(snapshot, snapshot.flat, "send an e-mail to somebody", 5, BIG)
+    found = select_relevant_tools(snapshot, snapshot.tools_by_flat_name, "send an e-mail to somebody", 5, BIG)
     assert all(name.startswith("tracker__") for name in found.tools)
-    assert found.of == 2
+    assert found.candidate_count == 2
 
 
 def test_where_nothing_fits_a_query_brings_nothing_and_says_so_and_an_intent_the_nearest():
     house = by_words(*ALL)
-    asked_for = relevant(house, house.flat, UNRELATED, 5, 10_000, fitting=True)
-    assert (dict(asked_for.tools), asked_for.meta[KEY]["why"]) == ({}, "no tool here seems to serve this")
-    assert relevant(house, house.flat, UNRELATED, 5, 10_000).tools
+    asked_for = select_relevant_tools(house, house.tools_by_flat_name, UNRELATED, 5, 10_000, require_match=True)
+    assert (dict(asked_for.tools), asked_for.meta[META_KEY]["why"]) == ({}, "no tool here seems to serve this")
+    assert select_relevant_tools(house, house.tools_by_flat_name, UNRELATED, 5, 10_000).tools
 
 
 @pytest.mark.parametrize(("params", "query"), [({}, ""), ({"query": None}, ""), ({"query": " a b "}, "a b")])
 def test_a_query_is_text_or_nothing(params: dict[str, object], query: str):
-    assert asked(params) == query
+    assert parse_query(params) == query
 
 
 def test_any_other_query_is_refused():
     with pytest.raises(RemoteError, match="is text"):
-        asked({"query": 3})
+        parse_query({"query": 3})
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,7 @@ def test_a_profile_has_its_own_intent_or_the_gateways():
             "b": Profile(exposure="semantic", intent="weather", top_k=7),
         },
     )
-    assert [(config.view(name).intent, config.view(name).top_k) for name in ("a", "b")] == [("mail", 3), ("weather", 7)]
+    assert [(config.resolve_profile(name).intent, config.resolve_profile(name).top_k) for name in ("a", "b")] == [
+        ("mail", 3),
+        ("weather", 7),
+    ]

@@ -7,27 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.catalog.tool import make_tool
-from portico.disclosure.example import example, examples
-from portico.disclosure.render import brief, full, full_text, schema
-from portico.disclosure.tokens import count
+from portico.rendering.examples import make_example, make_examples
+from portico.rendering.token_count import count_tokens
+from portico.rendering.tool import render_brief, render_full_text, render_schema, to_full_data
 from tests.disclosure.issues import ISSUE, tool
 
 # Brief
 
 
 def test_brief_is_a_signature_and_the_first_sentence():
-    assert brief(tool(ISSUE, ["owner", "assignee"], description="Create a new issue. Needs a token.")) == (
+    assert render_brief(tool(ISSUE, ["owner", "assignee"], description="Create a new issue. Needs a token.")) == (
         'github.create_issue(owner, assignee: object, labels?: string[], state?: "open"|"closed") — Create a new issue.'
     )
 
 
 def test_brief_of_a_tool_that_has_nothing_is_its_address():
-    assert brief(make_tool("s", {"name": "t"})) == "s.t()"
-    assert brief(make_tool("s", {"name": "t", "title": "Do it", "inputSchema": None})) == "s.t() — Do it"
+    assert render_brief(make_tool("s", {"name": "t"})) == "s.t()"
+    assert render_brief(make_tool("s", {"name": "t", "title": "Do it", "inputSchema": None})) == "s.t() — Do it"
 
 
 def test_brief_elides_optional_parameters_and_says_how_many():
-    line = brief(tool({f"option_number_{n}": {"type": "boolean"} for n in range(40)} | {"query": {}}, ["query"]))
+    line = render_brief(tool({f"option_number_{n}": {"type": "boolean"} for n in range(40)} | {"query": {}}, ["query"]))
     assert line.startswith("github.create_issue(query, option_number_0?, ")
     shown = line.count("option_number_")
     assert f"…+{40 - shown})" in line
@@ -35,7 +35,7 @@ def test_brief_elides_optional_parameters_and_says_how_many():
 
 def test_brief_keeps_required_names_where_types_and_options_no_longer_fit():
     names = [f"required_name_{n}" for n in range(8)]
-    line = brief(tool({name: {"type": "integer"} for name in names} | {"extra": {}}, names))
+    line = render_brief(tool({name: {"type": "integer"} for name in names} | {"extra": {}}, names))
     assert all(f"{name}," in line for name in names)
     assert "integer" not in line
     assert "…+1)" in line
@@ -43,13 +43,13 @@ def test_brief_keeps_required_names_where_types_and_options_no_longer_fit():
 
 def test_brief_says_when_even_required_names_are_left_out():
     names = [f"a_rather_long_required_name_{n}" for n in range(60)]
-    line = brief(tool({name: {} for name in names}, names))
+    line = render_brief(tool({name: {} for name in names}, names))
     assert "required)" in line
-    assert count(line) < 110
+    assert count_tokens(line) < 110
 
 
 def test_brief_quotes_names_that_are_not_plain_words():
-    assert brief(tool({"EndTime<": {}, "a\nb": {}, "x-y": {}}, [])).startswith(
+    assert render_brief(tool({"EndTime<": {}, "a\nb": {}, "x-y": {}}, [])).startswith(
         'github.create_issue("EndTime<"?, "a\\nb"?, x-y?)'
     )
 
@@ -60,7 +60,7 @@ def test_brief_quotes_names_that_are_not_plain_words():
 def test_full_holds_the_definition_as_it_was_listed():
     definition = {"name": "t", "inputSchema": {"x-unknown": 1}, "icons": [], "_meta": {"a": "\u200b"}, "odd": None}
     made = make_tool("s", definition, name="renamed", warnings=("w",), tags=("g",))
-    answer = full(made, extra={"calls": 3, "hash": "never"})
+    answer = to_full_data(made, details={"calls": 3, "hash": "never"})
     assert answer["definition"] == definition
     assert (answer["tool"], answer["server"], answer["upstream_name"], answer["hash"]) == (
         "s.renamed",
@@ -74,7 +74,7 @@ def test_full_holds_the_definition_as_it_was_listed():
 
 def test_full_hands_out_a_copy():
     made = tool(ISSUE)
-    full(made)["definition"]["inputSchema"].clear()
+    to_full_data(made)["definition"]["inputSchema"].clear()
     assert made.input_schema["properties"] == ISSUE
 
 
@@ -83,25 +83,25 @@ def test_full_text_carries_the_raw_json_of_every_key():
     made = tool(
         ISSUE, ["owner"], outputSchema=output, annotations={"readOnlyHint": True}, _meta={"k": [1]}, httpMethod="GET"
     )
-    raw = dict(line.split(": ", 1) for line in full_text(made, extra={"calls": 3}).split("\n")[-8:])
+    raw = dict(line.split(": ", 1) for line in render_full_text(made, details={"calls": 3}).split("\n")[-8:])
     assert orjson.loads(raw["inputSchema"]) == made.definition["inputSchema"]
     assert orjson.loads(raw["outputSchema"]) == output
     assert orjson.loads(raw["_meta"]) == {"k": [1]}
     assert (orjson.loads(raw["httpMethod"]), orjson.loads(raw["calls"])) == ("GET", 3)
-    assert full_text(made).startswith(schema(made))
+    assert render_full_text(made).startswith(render_schema(made))
 
 
 def test_full_text_has_every_word_of_a_description_that_was_shortened():
     words = " ".join(f"Sentence number {n} says something of its own." for n in range(60))
     made = tool(description=words)
-    assert words not in schema(made)
-    assert f"\ndescription: {words}\n" in full_text(made)
-    assert "description:" not in full_text(tool())
+    assert words not in render_schema(made)
+    assert f"\ndescription: {words}\n" in render_full_text(made)
+    assert "description:" not in render_full_text(tool())
 
 
 def test_full_text_has_examples_a_reference_and_what_is_known():
     known = {"category": "code  hosting", "usage": {"calls": 3}, "tags": [], "script": {"python": "await f()"}}
-    shown = full_text(tool(ISSUE, ["owner"]), extra=known)
+    shown = render_full_text(tool(ISSUE, ["owner"]), details=known)
     assert 'example: {"owner":"<owner>"}\nexample: {"owner":"<owner>","state":"closed"' in shown
     assert "\nresource: portico://tool/github.create_issue\n" in shown
     assert '\ncategory: code hosting\nusage: {"calls":3}\nscript python: await f()\ninputSchema: ' in shown
@@ -144,12 +144,12 @@ def test_any_definition_can_be_shown(inputs: Any, output: Any, description: Any,
             "annotations": annotations,
         },
     )
-    assert len(brief(made).splitlines()) == 1
-    assert "\0" not in schema(made)
-    assert isinstance(example(made), dict)
-    assert 1 <= len(examples(made)) <= 3
-    assert full(made)["definition"] == orjson.loads(made.blob)
-    assert full_text(made).startswith(schema(made))
+    assert len(render_brief(made).splitlines()) == 1
+    assert "\0" not in render_schema(made)
+    assert isinstance(make_example(made), dict)
+    assert 1 <= len(make_examples(made)) <= 3
+    assert to_full_data(made)["definition"] == orjson.loads(made.blob)
+    assert render_full_text(made).startswith(render_schema(made))
 
 
 @settings(max_examples=200, deadline=None)
@@ -159,6 +159,6 @@ def test_any_definition_can_be_shown(inputs: Any, output: Any, description: Any,
     )
 )
 def test_brief_fits_its_line_whatever_the_parameters_are_called(properties: dict[str, Any]):
-    line = brief(tool(properties, list(properties)))
+    line = render_brief(tool(properties, list(properties)))
     assert len(line.splitlines()) == 1
-    assert count(line) < 110
+    assert count_tokens(line) < 110

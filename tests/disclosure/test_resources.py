@@ -7,10 +7,10 @@ from urllib.parse import quote
 import pytest
 
 from portico.access import Scope
-from portico.disclosure.namespace import own_uri
-from portico.disclosure.resources import BUDGET, RESOURCES, TEMPLATES, TIER_BUDGETS
-from portico.disclosure.tokens import count
 from portico.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError, StaleCursor
+from portico.profiles.namespace import parse_gateway_uri
+from portico.profiles.resources import DEFAULT_BUDGET, RESOURCE_BUDGETS, RESOURCES, TEMPLATES
+from portico.rendering.token_count import count_tokens
 from portico.testing import FakeBackend
 from portico.upstream.backend import Era
 from tests.disclosure.viewing import ME, Viewing, viewing
@@ -33,9 +33,9 @@ async def every_page(view: Viewing, uri: str, key: str) -> list[object]:
     found: list[object] = []
     for _ in range(1_000):
         body = await view.read(uri)
-        own = own_uri(uri)
+        own = parse_gateway_uri(uri)
         assert own is not None
-        assert count(body) <= TIER_BUDGETS.get(own.kind, BUDGET)
+        assert count_tokens(body) <= RESOURCE_BUDGETS.get(own.kind, DEFAULT_BUDGET)
         page = json.loads(body)
         found += page[key]
         if "more" not in page:
@@ -53,12 +53,12 @@ async def test_the_overview_is_short_and_says_how_to_go_on():
         assert "version-control 2" in text
         assert "portico://tool/{tool_name}" in text
     async with viewing(large()) as view:
-        assert count(await view.read("portico://overview")) <= OVERVIEW_TOKENS
+        assert count_tokens(await view.read("portico://overview")) <= OVERVIEW_TOKENS
 
 
 async def test_the_overview_names_the_servers_that_are_away_and_only_meta_tools_that_are_there():
     async with viewing(metatools=frozenset({"search_tools"})) as view:
-        view.gateway.upstreams["post"].mark("down", "the post office is closed")
+        view.gateway.upstreams["post"].set_state("down", "the post office is closed")
         text = await view.read("portico://overview")
         assert "Unavailable now: post." in text
         assert "call_tool" not in text
@@ -66,7 +66,7 @@ async def test_the_overview_names_the_servers_that_are_away_and_only_meta_tools_
 
 async def test_the_servers_come_with_what_they_are_and_how_they_are():
     async with viewing() as view:
-        view.gateway.upstreams["post"].mark("down", "the post office is closed")
+        view.gateway.upstreams["post"].set_state("down", "the post office is closed")
         cards = {card["server"]: card for card in (await view.data("portico://backends"))["servers"]}
         assert list(cards) == ["bare", "github", "post"]
         assert cards["github"]["tools"] == 2
@@ -146,7 +146,7 @@ async def test_the_statistics_have_this_sessions_tokens_and_everybodys():
         assert tokens["this_session"]["listing"] == 5_000
         assert tokens["this_session"]["saved"] == 5_000 - tokens["this_session"]["shown"]
         assert tokens["total"]["sessions"] == 1
-        assert view.insight.ledger.session(ME) is not None
+        assert view.insight.ledger.get_session(ME) is not None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_a_tool_too_large_for_one_answer_is_read_in_parts_that_join():
         uri, parts = "portico://tool/big.huge", list[str]()
         while uri:
             contents = (await view.ask("resources/read", {"uri": uri}))["contents"]
-            assert count(contents[0]["text"]) <= TIER_BUDGETS["tool"]
+            assert count_tokens(contents[0]["text"]) <= RESOURCE_BUDGETS["tool"]
             parts.append(contents[0]["text"])
             uri = re.findall(r"portico://\S+", contents[1]["text"])[0] if len(contents) > 1 else ""
         assert len(parts) > 1
@@ -220,7 +220,7 @@ async def test_a_tool_of_a_server_nobody_has_heard_is_not_there_because_of_that(
     async with viewing() as view:
         silent = view.gateway.catalog.snapshot.servers["bare"]
         object.__setattr__(silent, "listed_at", 0)
-        view.gateway.upstreams["bare"].mark("down", "it has no licence")
+        view.gateway.upstreams["bare"].set_state("down", "it has no licence")
         with pytest.raises(RemoteError, match="bare is known but unavailable"):
             await view.read("portico://tool/bare.anything")
 
@@ -253,4 +253,4 @@ async def test_ours_are_listed_first_and_say_whom_they_are_for():
 async def test_what_was_read_is_told_as_shown():
     async with viewing() as view:
         text = await view.read("portico://hot")
-        assert [(event.caller, event.what, event.listing) for event in view.shown] == [(ME, text, False)]
+        assert [(event.caller, event.content, event.is_listing) for event in view.shown] == [(ME, text, False)]

@@ -6,23 +6,23 @@ import sys
 import pytest
 
 from portico.access import Scope
-from portico.catalog.documents import documents
+from portico.catalog.search_documents import build_documents
 from portico.catalog.snapshot import Snapshot
-from portico.disclosure import results
-from portico.disclosure.lines import ServerState
-from portico.disclosure.misfit import UNLIKELY
-from portico.disclosure.question import Search
-from portico.disclosure.tokens import count
 from portico.errors import StaleCursor, UnknownName
-from portico.search import Encoder, Facts
+from portico.meta_tools import search_page
+from portico.meta_tools.no_match import MAX_UNLIKELY
+from portico.meta_tools.search_request import PreparedSearch
+from portico.rendering.lines import ServerState
+from portico.rendering.token_count import count_tokens
+from portico.search import Encoder, UsageFacts
 from tests.disclosure.house import ALL, COPIES, TRANSLATE, UNRELATED, by_meaning, by_words, entry, search, tool
 
 WORDS, MEANING = by_words(*ALL), by_meaning(*ALL)
 BUDGET = 2_000
 
 
-def told(asked: Search, budget: int = BUDGET, **how: list[str]) -> str:
-    return results.answer(asked, {}, budget, **how).text
+def told(asked: PreparedSearch, budget: int = BUDGET, **how: list[str]) -> str:
+    return search_page.render_search_page(asked, {}, budget, **how).text
 
 
 def addresses(text: str) -> list[str]:
@@ -46,19 +46,21 @@ def test_that_nothing_fits_is_said_first_with_the_nearest_servers_and_then_the_n
 
 
 def test_what_is_wrong_with_a_nearest_server_is_said_with_it():
-    answer = results.answer(search(WORDS, UNRELATED), {"tracker": ServerState("down", "it died")}, BUDGET).text
+    answer = search_page.render_search_page(
+        search(WORDS, UNRELATED), {"tracker": ServerState("down", "it died")}, BUDGET
+    ).text
     assert "tracker: 2 tools — What is to be done [down: it died] (tags: code)" in answer
 
 
 def test_of_what_does_not_fit_a_few_are_shown_and_the_rest_can_be_had():
     house = by_words(entry("s", *(tool(f"issue_{number}", "An issue.") for number in range(20))))
-    first = results.answer(search(house, UNRELATED), {}, BUDGET)
-    assert len(first.shown) == UNLIKELY
-    seen, text = list(first.shown), first.text
+    first = search_page.render_search_page(search(house, UNRELATED), {}, BUDGET)
+    assert len(first.addresses) == MAX_UNLIKELY
+    seen, text = list(first.addresses), first.text
     while found := re.search(r'cursor="([\w-]+)"', text):
-        page = results.answer(search(house, UNRELATED, cursor=found[1]), {}, BUDGET)
+        page = search_page.render_search_page(search(house, UNRELATED, cursor=found[1]), {}, BUDGET)
         assert page.text.startswith("More that is unlikely to do")
-        seen += page.shown
+        seen += page.addresses
         text = page.text
     assert sorted(seen) == sorted(house.tools)
 
@@ -95,7 +97,7 @@ def test_a_verdict_fits_a_small_budget():
         for number in range(9)
     ]
     for budget in (400, 900):
-        assert count(told(search(by_words(*wordy), UNRELATED), budget)) <= budget
+        assert count_tokens(told(search(by_words(*wordy), UNRELATED), budget)) <= budget
 
 
 # Meaning is off
@@ -104,7 +106,7 @@ def test_a_verdict_fits_a_small_budget():
 def test_that_only_words_were_compared_is_said_where_it_may_matter(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     house = by_meaning(*ALL, encoder=Encoder())
-    assert house.index.meaning("anything at all") is None
+    assert house.index.encode_query("anything at all") is None
     for query in (UNRELATED, "xylophone"):
         assert "\nOnly words were compared, because search by meaning is off here." in told(search(house, query))
     assert "Only words" not in told(search(house, "create a new issue in a repository"))
@@ -112,7 +114,7 @@ def test_that_only_words_were_compared_is_said_where_it_may_matter(monkeypatch: 
 
 def test_tools_that_are_not_encoded_yet_are_counted_where_it_may_matter():
     new = entry("new", tool("mow", "Mows the lawn."))
-    snapshot = Snapshot({**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(documents(new))}))
+    snapshot = Snapshot({**MEANING.servers, "new": new}, MEANING.index.replace({"new": tuple(build_documents(new))}))
     answers = [told(search(snapshot, query)) for query in ("...", "issue")]
     assert "Of 1 tool only words were compared: not encoded yet." in answers[0]
     assert "not encoded" not in answers[1]
@@ -123,27 +125,27 @@ def test_tools_that_are_not_encoded_yet_are_counted_where_it_may_matter():
 
 @pytest.mark.parametrize("detail", ["brief", "schema", "explain"])
 def test_tools_of_several_servers_that_say_the_same_are_one_entry(detail: str):
-    found = results.answer(search(MEANING, "translate a text into Greek", detail=detail), {}, BUDGET)
+    found = search_page.render_search_page(search(MEANING, "translate a text into Greek", detail=detail), {}, BUDGET)
     copies = [f"{one.name}.translate_text" for one in COPIES]
-    assert [address for address in addresses(found.text) if address in copies] == [found.shown[0]]
+    assert [address for address in addresses(found.text) if address in copies] == [found.addresses[0]]
     also = re.search(r"also: ([^)\n]*)", found.text)
     assert also is not None
-    assert sorted([found.shown[0], *also[1].split(", ")]) == copies
-    assert set(copies) <= set(found.shown)
+    assert sorted([found.addresses[0], *also[1].split(", ")]) == copies
+    assert set(copies) <= set(found.addresses)
 
 
 def test_pages_lead_past_tools_that_share_a_place():
     seen: list[str] = []
     cursor: str | None = None
     for _ in range(50):
-        page = results.answer(search(MEANING, "translate a text", limit=1, cursor=cursor), {}, BUDGET)
-        assert page.shown
-        seen += page.shown
+        page = search_page.render_search_page(search(MEANING, "translate a text", limit=1, cursor=cursor), {}, BUDGET)
+        assert page.addresses
+        seen += page.addresses
         found = re.search(r'cursor="([\w-]+)"', page.text)
         if found is None:
             break
         cursor = found[1]
-    assert len(seen) == len(set(seen)) == search(MEANING, "translate a text").ranking(1).total
+    assert len(seen) == len(set(seen)) == search(MEANING, "translate a text").rank(1).total
     assert {f"{one.name}.translate_text" for one in COPIES} <= set(seen)
 
 
@@ -190,7 +192,7 @@ def test_tags_outside_the_scope_are_not_told():
 
 
 def test_slow_and_failing_tools_are_left_out_and_untried_ones_stay():
-    facts = {"mail.send": Facts(10, 10, 900.0), "mail.find": Facts(10, 2, 5.0)}
+    facts = {"mail.send": UsageFacts(10, 10, 900.0), "mail.find": UsageFacts(10, 2, 5.0)}
     quick = told(search(WORDS, "e-mail", max_latency_ms=100, facts=facts))
     assert addresses(quick) == ["mail.find"]
     assert "within 100 ms" in quick
@@ -199,8 +201,8 @@ def test_slow_and_failing_tools_are_left_out_and_untried_ones_stay():
     assert "succeeding 90% of the time or more" in sound
     untried = told(search(WORDS, "e-mail", min_success_rate=0.9, max_latency_ms=1))
     assert sorted(addresses(untried)) == ["mail.find", "mail.send"]
-    assert results.UNMEASURED in untried
-    assert results.UNMEASURED not in quick
+    assert search_page.UNMEASURED_NOTE in untried
+    assert search_page.UNMEASURED_NOTE not in quick
 
 
 def test_nothing_within_the_filters_is_no_dead_end():
@@ -210,7 +212,7 @@ def test_nothing_within_the_filters_is_no_dead_end():
 
 
 def test_a_cursor_belongs_to_its_filters():
-    page = results.answer(search(MEANING, "an issue or an e-mail", limit=1), {}, BUDGET).text
+    page = search_page.render_search_page(search(MEANING, "an issue or an e-mail", limit=1), {}, BUDGET).text
     cursor = re.search(r'cursor="([\w-]+)"', page)
     assert cursor is not None
     with pytest.raises(StaleCursor, match="another question"):

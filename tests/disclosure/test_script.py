@@ -4,14 +4,14 @@ import ast
 
 import pytest
 
-from portico.disclosure.script import script_example
+from portico.rendering.script_example import make_script_example
 from portico.upstream.backend import Raw
 from tests.disclosure.house import by_words, entry
 
 
 def example(definition: Raw, server: str = "calculator") -> dict[str, str]:
     house = by_words(entry(server, definition))
-    return dict(script_example(next(iter(house.tools.values())), house))
+    return dict(make_script_example(next(iter(house.tools.values())), house))
 
 
 def taking(required: Raw, name: str = "add") -> Raw:
@@ -39,7 +39,7 @@ def test_names_that_are_no_identifiers_are_written_as_scripts_know_them():
 
 def test_names_that_would_be_one_are_told_apart():
     house = by_words(entry("s", taking({}, "get-item"), taking({}, "get_item")))
-    calls = {script_example(tool, house)["python"] for tool in house.tools.values()}
+    calls = {make_script_example(tool, house)["python"] for tool in house.tools.values()}
     assert len(calls) == 2
 
 

@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from portico.access import Caller
-from portico.disclosure.metatools import NAMES
-from portico.disclosure.popular import popular
-from portico.disclosure.question import Question
-from portico.disclosure.searching import Searching
-from portico.disclosure.tiers import Standing
 from portico.errors import UnknownName
-from portico.events import Bus, Event, Searched
-from portico.search import Encoder, EncoderUnavailable, Facts
+from portico.events import Event, EventBus, ToolsFound
+from portico.meta_tools.search_request import SearchRequest
+from portico.meta_tools.search_tools import SearchService
+from portico.meta_tools.tool_definitions import META_TOOL_NAMES
+from portico.search import Encoder, EncoderUnavailable, UsageFacts
+from portico.usage.popularity import compute_popularity_boosts
+from portico.usage.tiers import Standing
 from tests.disclosure.house import ALL, by_meaning, by_words
 
 PATIENCE = 20
@@ -38,10 +38,13 @@ async def test_others_are_served_while_the_model_is_read():
     encoder = Slow()
     house = by_meaning(*ALL, encoder=encoder)
     asking = asyncio.create_task(
-        Searching().answer(house, Question("send an e-mail"), CALLER, {}, 2_000, NAMES), name="ask"
+        SearchService().search(house, SearchRequest("send an e-mail"), CALLER, {}, 2_000, META_TOOL_NAMES), name="ask"
     )
     assert await asyncio.to_thread(encoder.begun.wait, PATIENCE)
-    others = [await Searching().answer(by_words(*ALL), Question("issue"), CALLER, {}, 2_000, NAMES) for _ in range(3)]
+    others = [
+        await SearchService().search(by_words(*ALL), SearchRequest("issue"), CALLER, {}, 2_000, META_TOOL_NAMES)
+        for _ in range(3)
+    ]
     assert all("tracker" in other.text for other in others)
     assert not asking.done()
     encoder.go_on.set()
@@ -52,7 +55,7 @@ async def test_a_model_is_not_read_for_a_catalog_without_vectors():
     encoder = Slow()
     house = by_words(*ALL)
     bare = type(house)(house.servers, type(house.index).build((), encoder=encoder))
-    vector, _ = await Searching().prepared(bare, Question("send an e-mail"), CALLER)
+    vector, _ = await SearchService().prepare_search(bare, SearchRequest("send an e-mail"), CALLER)
     assert vector is None
     assert not encoder.begun.is_set()
 
@@ -62,83 +65,89 @@ async def test_a_model_that_cannot_be_read_costs_only_the_meaning(monkeypatch: p
     encoder = Encoder()
     house = by_meaning(*ALL, encoder=encoder)
     for _ in range(2):
-        vector, search = await Searching().prepared(house, Question("create an issue"), CALLER)
+        vector, search = await SearchService().prepare_search(house, SearchRequest("create an issue"), CALLER)
         assert vector is None
-        assert search.ranking(1).hits[0].id == "tracker.create_issue"
+        assert search.rank(1).hits[0].id == "tracker.create_issue"
     with pytest.raises(EncoderUnavailable):
         encoder.load()
 
 
 async def test_whoever_learns_hears_which_tools_were_shown_and_what_the_query_meant():
     heard: list[Event] = []
-    bus = Bus()
-    bus.subscribe(heard.append, Searched)
+    bus = EventBus()
+    bus.subscribe(heard.append, ToolsFound)
     house = by_meaning(*ALL)
-    searching = Searching(bus=bus)
-    await searching.answer(house, Question("translate a text into Greek", limit=1), CALLER, {}, 2_000, NAMES)
+    searching = SearchService(bus=bus)
+    await searching.search(
+        house, SearchRequest("translate a text into Greek", limit=1), CALLER, {}, 2_000, META_TOOL_NAMES
+    )
     (event,) = heard
-    assert isinstance(event, Searched)
+    assert isinstance(event, ToolsFound)
     assert set(event.shown) == {f"lingua{number}.translate_text" for number in range(4)}
-    vector = house.index.meaning("translate a text into Greek")
+    vector = house.index.encode_query("translate a text into Greek")
     assert vector is not None
     assert event.vector is not None
     assert event.vector.tolist() == vector.tolist()
-    await searching.answer(house, Question("..."), CALLER, {}, 2_000, NAMES)
+    await searching.search(house, SearchRequest("..."), CALLER, {}, 2_000, META_TOOL_NAMES)
     assert len(heard) == 1
 
 
 async def test_a_wrong_tag_is_refused_before_anything_is_read():
     encoder = Slow()
     with pytest.raises(UnknownName):
-        await Searching().prepared(by_meaning(*ALL, encoder=encoder), Question("x", tags=("nope",)), CALLER)
+        await SearchService().prepare_search(
+            by_meaning(*ALL, encoder=encoder), SearchRequest("x", tags=("nope",)), CALLER
+        )
     assert not encoder.begun.is_set()
 
 
 @pytest.mark.parametrize("query", ["", "...", "the of and", "\ud800", "x" * 100_000])
 async def test_a_query_that_means_nothing_has_no_vector_or_a_whole_one(query: str):
-    vector, _ = await Searching().prepared(by_meaning(*ALL), Question(query), CALLER)
+    vector, _ = await SearchService().prepare_search(by_meaning(*ALL), SearchRequest(query), CALLER)
     assert vector is None or len(vector) == 384
 
 
 def test_a_query_is_cut_where_it_enters():
-    assert len(Question("x" * 1_000_000).query) == 4_000
-    assert Question.of({"query": "y" * 5_000, "limit": 3}) == Question("y" * 4_000, limit=3)
+    assert len(SearchRequest("x" * 1_000_000).query) == 4_000
+    assert SearchRequest.from_arguments({"query": "y" * 5_000, "limit": 3}) == SearchRequest("y" * 4_000, limit=3)
 
 
 # What everybody's use says
 
 
-def used(*tools: str) -> Searching:
+def used(*tools: str) -> SearchService:
     """Searches where these tools are as popular as any."""
-    lifts = popular({tool: Standing(1.0, "hot") for tool in tools}, dict.fromkeys(tools, 1_000))
-    return Searching(popular=lambda: lifts)
+    lifts = compute_popularity_boosts({tool: Standing(1.0, "hot") for tool in tools}, dict.fromkeys(tools, 1_000))
+    return SearchService(get_popularity_boosts=lambda: lifts)
 
 
 @pytest.mark.parametrize("better", [f"lingua{number}.translate_text" for number in range(4)])
 async def test_of_tools_that_are_equal_the_used_one_comes_first(better: str):
-    _, search = await used(better).prepared(by_words(*ALL), Question("translate a text"), CALLER)
-    hit = search.ranking(1).hits[0]
+    _, search = await used(better).prepare_search(by_words(*ALL), SearchRequest("translate a text"), CALLER)
+    hit = search.rank(1).hits[0]
     assert hit.id == better
-    assert hit.lift is not None
-    assert hit.lift.reasons == ("used often here (+0.030)",)
+    assert hit.boost is not None
+    assert hit.boost.reasons == ("used often here (+0.030)",)
 
 
 @pytest.mark.parametrize("query", ["close_issue", "tracker.close_issue", "close-issue"])
 async def test_a_popular_tool_hides_no_exact_match(query: str):
     everything_else = [tool for tool in by_words(*ALL).tools if tool != "tracker.close_issue"]
-    _, search = await used(*everything_else).prepared(by_words(*ALL), Question(query), CALLER)
-    hit = search.ranking(1).hits[0]
-    assert (hit.id, hit.named) == ("tracker.close_issue", True)
+    _, search = await used(*everything_else).prepare_search(by_words(*ALL), SearchRequest(query), CALLER)
+    hit = search.rank(1).hits[0]
+    assert (hit.id, hit.is_name_match) == ("tracker.close_issue", True)
 
 
 async def test_a_popular_tool_that_does_not_match_is_not_found():
-    _, search = await used("mail.find").prepared(by_words(*ALL), Question("translate a text"), CALLER)
-    assert "mail.find" not in {hit.id for hit in search.ranking(50).hits}
+    _, search = await used("mail.find").prepare_search(by_words(*ALL), SearchRequest("translate a text"), CALLER)
+    assert "mail.find" not in {hit.id for hit in search.rank(50).hits}
 
 
 async def test_filters_know_how_calls_went_though_nothing_is_learnt():
-    searching = Searching(facts=lambda: {"mail.send": Facts(10, 10, 900.0), "mail.find": Facts(10, 10, 90.0)})
-    _, search = await searching.prepared(by_words(*ALL), Question("e-mail", max_latency_ms=500), CALLER)
-    found = {hit.id for hit in search.ranking(50).hits}
+    searching = SearchService(
+        get_facts=lambda: {"mail.send": UsageFacts(10, 10, 900.0), "mail.find": UsageFacts(10, 10, 90.0)}
+    )
+    _, search = await searching.prepare_search(by_words(*ALL), SearchRequest("e-mail", max_latency_ms=500), CALLER)
+    found = {hit.id for hit in search.rank(50).hits}
     assert "mail.find" in found
     assert "mail.send" not in found

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.catalog.schema import Param, outline
-from portico.disclosure.docstring import docstring
-from portico.disclosure.shorten import described, noted
-from portico.disclosure.tokens import count
+from portico.catalog.schema_outline import SchemaParameter, build_outline
+from portico.rendering.condensed_text import condense_description, condense_note
+from portico.rendering.docstring import parse_docstring
+from portico.rendering.token_count import count_tokens
 
 
-def param(schema: dict[str, Any], name: str = "state") -> Param:
-    return outline({"properties": {name: schema}}).params[0]
+def param(schema: dict[str, Any], name: str = "state") -> SchemaParameter:
+    return build_outline({"properties": {name: schema}}).parameters[0]
 
 
 PLAIN = {"type": "string"}
@@ -41,58 +41,60 @@ LIMITED = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
     ],
 )
 def test_what_the_type_says_is_not_said_again(schema: dict[str, Any], text: str, shown: str):
-    assert noted(param(schema), text).text == shown
+    assert condense_note(param(schema), text).text == shown
 
 
 def test_short_words_are_kept_whole():
     text = "When to send it, as ISO 8601 in UTC. Must lie in the future."
-    assert noted(param(PLAIN, "at"), text).text == text
-    assert described("Sends a message. Costs a credit.").text == "Sends a message. Costs a credit."
+    assert condense_note(param(PLAIN, "at"), text).text == text
+    assert condense_description("Sends a message. Costs a credit.").text == "Sends a message. Costs a credit."
 
 
 def test_what_a_caller_must_know_outlives_praise_and_examples():
     idle = "This tool is a powerful way to get the job done in all kinds of places and for all kinds of people. " * 20
-    shown = described(f"Sends a letter. {idle} You must stamp it first. {idle} Returns the letter that was sent.")
+    shown = condense_description(
+        f"Sends a letter. {idle} You must stamp it first. {idle} Returns the letter that was sent."
+    )
     assert shown.text == "Sends a letter. You must stamp it first. …"
-    assert shown.left_out > 200
+    assert shown.omitted_tokens > 200
 
 
 def test_sentences_about_parameters_come_before_others():
     idle = "It works in many places that nobody has ever been to in all of their life. " * 20
     text = f"Runs it. {idle} Set `learn` to see more. {idle}"
-    assert "Set `learn`" in described(text, ["learn"]).text
+    assert "Set `learn`" in condense_description(text, ["learn"]).text
 
 
 def test_what_only_words_describe_keeps_them():
     words = "Each has: " + ", ".join(f"field{n} (string)" for n in range(22))
-    assert noted(param({"type": "array", "items": {"type": "object"}}), words).text == words
-    assert noted(param(PLAIN), words).text.endswith("…")
+    assert condense_note(param({"type": "array", "items": {"type": "object"}}), words).text == words
+    assert condense_note(param(PLAIN), words).text.endswith("…")
 
 
 def test_a_list_of_what_comes_back_goes_with_its_heading():
     items = "\n".join(f"- field_{n}: if it must be there, number {n}" for n in range(30))
-    assert described(f"Gets a letter.\n\nReturns a dictionary with:\n{items}\n").text == "Gets a letter. …"
+    assert condense_description(f"Gets a letter.\n\nReturns a dictionary with:\n{items}\n").text == "Gets a letter. …"
 
 
 def test_the_lines_of_a_list_become_sentences():
     text = "Sends it.\n\n## Rules\n- Stamp it first\n* Never fold\n"
-    assert described(text).text == "Sends it. Stamp it first. Never fold"
+    assert condense_description(text).text == "Sends it. Stamp it first. Never fold"
 
 
 def test_code_and_tags_are_left_to_the_full_form():
     text = "Sends it.\n```\nsend(1)\n```\n<Use Cases>\n* When bored\n</Use Cases>\n<hints>\n- Only once\n</hints>"
-    assert described(text).text.startswith("Sends it. ")
-    assert "Only once" in described(text).text
-    assert not any(word in described(text).text for word in ("send(1)", "<", "bored"))
+    assert condense_description(text).text.startswith("Sends it. ")
+    assert "Only once" in condense_description(text).text
+    assert not any(word in condense_description(text).text for word in ("send(1)", "<", "bored"))
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=400), st.integers(1, 40))
 def test_no_words_are_over_their_allowance(text: str, times: int):
     whole = f"{text}. must " * times
-    assert count(described(whole).text) <= 260
-    assert count(noted(param(VALUES), whole).text) <= 120
-    assert count(noted(param({}), whole).text) <= 200
+    assert count_tokens(condense_description(whole).text) <= 260
+    assert count_tokens(condense_note(param(VALUES), whole).text) <= 120
+    assert count_tokens(condense_note(param({}), whole).text) <= 200
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,6 @@ def test_no_words_are_over_their_allowance(text: str, times: int):
 )
 def test_whatever_is_repeated_without_end_is_shortened(piece: str):
     for text in (piece * 20_000, f"Sends it.\n\nArgs:\n  {piece * 20_000}"):
-        assert count(described(text, ["to"]).text) <= 260
-        assert count(noted(param(VALUES), text).text) <= 120
-        assert docstring(text, ["to"]).notes == {}
+        assert count_tokens(condense_description(text, ["to"]).text) <= 260
+        assert count_tokens(condense_note(param(VALUES), text).text) <= 120
+        assert parse_docstring(text, ["to"]).notes == {}

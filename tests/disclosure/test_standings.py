@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from portico.disclosure.standings import Standings
-from portico.disclosure.tiers import Standing
-from portico.observability import keeper
-from portico.storage.record import Record, RecordUnavailable
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
 from portico.storage.rows import TierRow
+from portico.usage import recorder
+from portico.usage.standings import Standings
+from portico.usage.tiers import Standing
 from tests.fixtures.postgres import postgres as postgres
 from tests.observability.house import DAY, NOON, House, soon, until
 from tests.storage.conftest import NewRecord
@@ -22,13 +22,19 @@ def standings(house: House) -> Standings:
 async def test_a_new_installation_has_none_and_the_first_call_makes_them_due():
     house = House()
     known = standings(house)
-    await soon(known.tend())
-    assert (known.scores, known.month, known.lifts, known.computed_at, known.due()) == ({}, {}, {}, 0.0, False)
+    await soon(known.maintain())
+    assert (known.by_address, known.monthly_calls, known.popularity_boosts, known.computed_at, known.is_due()) == (
+        {},
+        {},
+        {},
+        0.0,
+        False,
+    )
     house.call(ms=1)
-    assert known.due()
-    await soon(known.tend())
-    assert known.scores == {"mail.send": Standing(0.6, "warm")}
-    assert (known.month, known.computed_at, known.due()) == ({"mail.send": 1}, NOON, False)
+    assert known.is_due()
+    await soon(known.maintain())
+    assert known.by_address == {"mail.send": Standing(0.6, "warm")}
+    assert (known.monthly_calls, known.computed_at, known.is_due()) == ({"mail.send": 1}, NOON, False)
 
 
 async def test_they_are_due_after_a_day_and_when_use_has_doubled():
@@ -37,14 +43,14 @@ async def test_they_are_due_after_a_day_and_when_use_has_doubled():
     house.call(times=10)
     await soon(known.recompute())
     house.call(times=9)
-    assert not known.due()
+    assert not known.is_due()
     house.call()
-    assert known.due()
+    assert known.is_due()
     await soon(known.recompute())
     house.now += DAY - 1
-    assert not known.due()
+    assert not known.is_due()
     house.now += 1
-    assert known.due()
+    assert known.is_due()
 
 
 async def test_a_clock_that_ran_ahead_does_not_keep_them_for_as_long():
@@ -54,7 +60,7 @@ async def test_a_clock_that_ran_ahead_does_not_keep_them_for_as_long():
     house.now += 3_000 * DAY
     await soon(known.recompute())
     house.now = NOON
-    assert known.due()
+    assert known.is_due()
 
 
 async def test_they_stand_as_computed_whatever_is_called_since():
@@ -63,8 +69,8 @@ async def test_they_stand_as_computed_whatever_is_called_since():
     house.call(times=4)
     computed = await soon(known.recompute())
     house.call("mail.find")
-    assert known.scores is computed
-    assert list(known.month.items()) == [("mail.send", 4)]
+    assert known.by_address is computed
+    assert list(known.monthly_calls.items()) == [("mail.send", 4)]
 
 
 async def test_another_gateway_and_the_next_one_take_them_over(new_record: NewRecord):
@@ -76,8 +82,12 @@ async def test_another_gateway_and_the_next_one_take_them_over(new_record: NewRe
     second = House(new_record())
     await soon(second.usage.load())
     theirs = standings(second)
-    await soon(theirs.tend())
-    assert (theirs.scores, theirs.month, theirs.computed_at) == (ours.scores, ours.month, ours.computed_at)
+    await soon(theirs.maintain())
+    assert (theirs.by_address, theirs.monthly_calls, theirs.computed_at) == (
+        ours.by_address,
+        ours.monthly_calls,
+        ours.computed_at,
+    )
     first.now += 5
     await soon(ours.recompute())
     await soon(theirs.load())
@@ -88,12 +98,12 @@ async def test_when_use_is_forgotten_they_are_due():
     house = House()
     known = standings(house)
     house.call(times=4)
-    await soon(known.tend())
+    await soon(known.maintain())
     await soon(house.usage.forget())
-    assert known.due()
-    await soon(known.tend())
-    assert known.scores == {}
-    assert not known.due()
+    assert known.is_due()
+    await soon(known.maintain())
+    assert known.by_address == {}
+    assert not known.is_due()
 
 
 async def test_what_is_read_while_they_are_computed_does_not_replace_them():
@@ -112,7 +122,7 @@ async def test_those_on_record_from_a_clock_that_ran_ahead_are_replaced_everywhe
     ahead.now += 3_000 * DAY
     ahead.call()
     await soon(theirs.recompute())
-    await soon(ours.tend())
+    await soon(ours.maintain())
     assert ours.computed_at == NOON
     ahead.now = NOON
     await soon(theirs.load())
@@ -120,12 +130,12 @@ async def test_those_on_record_from_a_clock_that_ran_ahead_are_replaced_everywhe
 
 
 async def test_without_a_record_they_are_computed_for_ourselves():
-    house = House(Record("postgresql://nobody@127.0.0.1:9/none", None))
+    house = House(GatewayStore("postgresql://nobody@127.0.0.1:9/none", None))
     known = standings(house)
     house.call(ms=1)
-    await soon(known.tend())
-    assert known.scores == {"mail.send": Standing(0.6, "warm")}
-    with pytest.raises(RecordUnavailable):
+    await soon(known.maintain())
+    assert known.by_address == {"mail.send": Standing(0.6, "warm")}
+    with pytest.raises(StoreUnavailable):
         await soon(known.recompute())
 
 
@@ -134,15 +144,15 @@ async def test_a_tier_on_record_that_nobody_knows_counts_as_cold(new_record: New
     await soon(house.record.save_tiers([TierRow("mail", "send", 0.5, "lukewarm")], at=NOON, origin="x"))
     known = standings(house)
     await soon(known.load())
-    assert known.scores == {"mail.send": Standing(0.5, "cold")}
+    assert known.by_address == {"mail.send": Standing(0.5, "cold")}
 
 
 async def test_the_running_gateway_computes_them_daily(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(keeper, "READ_EVERY_S", 0.01)
+    monkeypatch.setattr(recorder, "READ_INTERVAL_S", 0.01)
     computed: list[float] = []
 
     async def tend() -> None:
-        await known.tend()
+        await known.maintain()
         computed.append(known.computed_at)
 
     house = House(chores=(tend,))
@@ -170,12 +180,12 @@ async def test_a_clock_that_is_set_back_over_midnight_loses_no_call(new_record: 
     await soon(house.keeper.flush())
     await soon(house.usage.load())
     await soon(known.recompute())
-    assert (house.usage.statistics("mail.send").week, known.month) == (2, {"mail.send": 2})
+    assert (house.usage.get_statistics("mail.send").calls_7d, known.monthly_calls) == (2, {"mail.send": 2})
     house.now -= 3 * DAY
     house.call()
     await soon(house.keeper.flush())
     await soon(house.usage.load())
-    assert known.due()
-    await soon(known.tend())
-    use = house.usage.statistics("mail.send")
-    assert (use.calls, use.week, use.month, known.computed_at) == (3, 3, 3, house.now)
+    assert known.is_due()
+    await soon(known.maintain())
+    use = house.usage.get_statistics("mail.send")
+    assert (use.calls, use.calls_7d, use.calls_30d, known.computed_at) == (3, 3, 3, house.now)

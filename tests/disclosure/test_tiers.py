@@ -2,8 +2,8 @@
 
 import pytest
 
-from portico.disclosure.tiers import COLD, standing, tier_of, tier_score
-from portico.observability.statistics import UNUSED, Statistics
+from portico.usage.statistics import UNUSED, Statistics
+from portico.usage.tiers import COLD_STANDING, compute_standing, compute_tier_score, to_tier
 
 
 def use(calls: int = 10_000, successes: int | None = None, ms: float = 0, week: int = 1, month: int = 1) -> Statistics:
@@ -27,7 +27,7 @@ def use(calls: int = 10_000, successes: int | None = None, ms: float = 0, week: 
     ],
 )
 def test_popularity_reliability_speed_and_recency_make_the_score(known: Statistics, score: float):
-    assert tier_score(known) == pytest.approx(score)
+    assert compute_tier_score(known) == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_popularity_reliability_speed_and_recency_make_the_score(known: Statisti
     ],
 )
 def test_the_score_decides_the_tier(score: float, tier: str):
-    assert tier_of(score) == tier
+    assert to_tier(score) == tier
 
 
 def test_a_tool_that_nobody_called_is_cold():
-    assert standing(UNUSED) == COLD
+    assert compute_standing(UNUSED) == COLD_STANDING

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.disclosure.tokens import ESTIMATE, best_counter, count, exact_counter
+from portico.rendering.token_count import ESTIMATE_COUNTER, count_tokens, get_best_counter, load_exact_counter
 
 
 def test_nothing_costs_nothing_and_something_costs_something():
-    assert count("") == 0
-    assert count(" ") == count("a") == count("\u200b") == 1
+    assert count_tokens("") == 0
+    assert count_tokens(" ") == count_tokens("a") == count_tokens("\u200b") == 1
 
 
 @pytest.mark.parametrize(
@@ -27,30 +27,32 @@ def test_nothing_costs_nothing_and_something_costs_something():
 )
 def test_common_texts_cost_about_what_o200k_base_says(text: str, tokens: int):
     """The figures are o200k_base's; a short text may be off by two tokens or a quarter."""
-    assert abs(count(text) - tokens) <= max(2, tokens // 4)
+    assert abs(count_tokens(text) - tokens) <= max(2, tokens // 4)
 
 
 def test_a_run_without_spaces_is_not_taken_for_a_word():
-    assert count("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODkwYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo" * 10) > 300
+    assert (
+        count_tokens("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODkwYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo" * 10) > 300
+    )
 
 
 @settings(deadline=None)
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_more_text_never_costs_much_less(first: str, second: str):
-    assert count(first + second) >= max(count(first), count(second)) - 2
+    assert count_tokens(first + second) >= max(count_tokens(first), count_tokens(second)) - 2
 
 
 @settings(deadline=None)
 @given(st.text())
 def test_any_text_has_a_cost_between_one_token_and_three_a_character(text: str):
-    assert (1 if text else 0) <= count(text) <= 1 + 3 * len(text)
+    assert (1 if text else 0) <= count_tokens(text) <= 1 + 3 * len(text)
 
 
 def test_the_estimate_says_that_it_is_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
-    assert exact_counter() is None
-    assert best_counter() is ESTIMATE
-    assert ESTIMATE.name == "estimate"
+    assert load_exact_counter() is None
+    assert get_best_counter() is ESTIMATE_COUNTER
+    assert ESTIMATE_COUNTER.name == "estimate"
 
 
 @pytest.mark.parametrize("content", [None, b"not the table"])
@@ -66,5 +68,5 @@ def test_without_the_table_at_hand_nothing_is_downloaded(
     if content is not None:
         table.write_bytes(content)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    assert exact_counter() is None
+    assert load_exact_counter() is None
     assert content is None or table.read_bytes() == content

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from portico.disclosure.render import brief, schema
+from portico.rendering.tool import render_brief, render_schema
 from tests.disclosure.issues import ISSUE, lines, tool
 
 
 def test_schema_is_a_line_for_each_parameter_required_ones_first():
-    assert schema(tool(ISSUE, ["owner", "assignee"])) == (
+    assert render_schema(tool(ISSUE, ["owner", "assignee"])) == (
         "github.create_issue — Create an issue.\n"
         " owner: string — Repository owner\n"
         " assignee: {login: string, id?: integer(≥1)}\n"
@@ -19,7 +19,7 @@ def test_schema_is_a_line_for_each_parameter_required_ones_first():
 
 
 def test_schema_of_a_tool_without_parameters_shows_empty_parentheses():
-    assert schema(tool()) == "github.create_issue() — Create an issue."
+    assert render_schema(tool()) == "github.create_issue() — Create an issue."
 
 
 def test_nested_objects_that_are_described_get_lines_of_their_own():
@@ -138,7 +138,7 @@ def test_types_are_written_like_this(property_schema: dict[str, Any], expected: 
     ],
 )
 def test_hints_are_said_in_a_word(annotations: Any, hints: str):
-    assert schema(tool(annotations=annotations)) == f"github.create_issue(){hints} — Create an issue."
+    assert render_schema(tool(annotations=annotations)) == f"github.create_issue(){hints} — Create an issue."
 
 
 def test_the_output_schema_is_one_line():
@@ -167,7 +167,9 @@ def test_rules_between_parameters_are_shown():
 
 def test_what_cannot_be_seen_is_not_shown():
     hidden = "\x1b[31m\u200b\u202e\U000e0041"
-    text = schema(tool({f"p{hidden}": {"description": f"d{hidden}", "enum": [hidden]}}, description=f"x{hidden}y"))
+    text = render_schema(
+        tool({f"p{hidden}": {"description": f"d{hidden}", "enum": [hidden]}}, description=f"x{hidden}y")
+    )
     assert not any(char in text for char in hidden if char not in "[31m")
     assert r'"\u001b[31m\u200b\u202e\udb40\udc41"' in text
-    assert brief(tool(description=f"x{hidden}y")).endswith("— xy")
+    assert render_brief(tool(description=f"x{hidden}y")).endswith("— xy")

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
+from portico.calls.pipeline import CallContext
 from portico.config import BackendConfig, Budgets, Config, Profile
-from portico.disclosure import metatools
-from portico.disclosure.answer import LONG_ANSWER_CHARS
-from portico.disclosure.tokens import count
-from portico.disclosure.view import PAGE
 from portico.errors import INVALID_PARAMS, BackendUnavailable
-from portico.execution.call import Origin
+from portico.meta_tools import tool_definitions
+from portico.profiles.view import PAGE_SIZE
+from portico.rendering.token_count import count_tokens
+from portico.rendering.tool_result import LONG_TEXT_CHARS
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 from tests.disclosure.viewing import ME, viewing
@@ -67,7 +67,7 @@ def recording(path: Path) -> BackendConfig:
 class House:
     """A gateway over a healthy server, one that is down, one that was never heard, and a recording; and its client."""
 
-    def __init__(self, gateway: Gateway, client: Client, backend: FakeBackend) -> None:
+    def __init__(self, gateway: GatewayRuntime, client: Client, backend: FakeBackend) -> None:
         self.gateway, self.client, self.backend = gateway, client, backend
 
     async def ask(self, name: str, /, **arguments: Any) -> tuple[str, bool]:
@@ -264,7 +264,7 @@ async def test_answers_say_whom_they_are_for():
         for page_size in (1, 40):
             result = await client.call_tool("browse_tools", {"server": "wordy", "page_size": page_size})
             block: Any = result.content[0]
-            long = len(block.text) > LONG_ANSWER_CHARS
+            long = len(block.text) > LONG_TEXT_CHARS
             assert long == (page_size == 40)
             assert block.annotations.priority == (0.3 if long else 0.7)
             assert block.annotations.audience == (["assistant"] if long else None)
@@ -278,7 +278,7 @@ async def test_the_budget_of_a_profile_holds():
         for profile in (None, "wide"):
             async with connect(gateway, profile=profile) as client:
                 result = await client.call_tool("browse_tools", {"server": "s", "page_size": 200})
-                sizes.append(count(result.content[0].text))  # pyright: ignore
+                sizes.append(count_tokens(result.content[0].text))  # pyright: ignore
     assert sizes[0] <= 400 < sizes[1] <= 3_000
 
 
@@ -292,7 +292,7 @@ async def test_the_list_is_byte_identical_whatever_happens_behind_it(house: Hous
     house.backend.die()
     await house.told("search_tools", query="other")
     assert (await house.client.list_tools()).model_dump_json() == before
-    assert [one.name for one in (await house.client.list_tools()).tools] == list(metatools.NAMES)
+    assert [one.name for one in (await house.client.list_tools()).tools] == list(tool_definitions.META_TOOL_NAMES)
 
 
 @pytest.mark.parametrize("exposure", ["meta", "full"])
@@ -320,7 +320,7 @@ async def test_a_meta_tool_that_is_switched_off_is_neither_listed_nor_mentioned(
 
 
 async def test_long_lists_are_paged_and_every_page_follows_the_one_before():
-    many = range(PAGE * 2 + 3)
+    many = range(PAGE_SIZE * 2 + 3)
     backend = FakeBackend(
         [tool(f"t{n}") for n in many],
         prompts=[{"name": f"p{n}"} for n in many],
@@ -442,14 +442,14 @@ def test_anything_a_client_calls_a_meta_tool_with_is_a_result_or_a_clean_error(s
                 result = await client.call_tool(name, arguments)
                 block: Any = result.content[0]
                 assert block.text
-                assert count(block.text) <= 2_000
+                assert count_tokens(block.text) <= 2_000
             assert (await client.call_tool("search_tools", {"query": "issue"})).is_error is False
 
     asyncio.run(ask_all())
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(metatools.NAMES), anything), min_size=20, max_size=40))
+@given(st.lists(st.tuples(st.sampled_from(tool_definitions.META_TOOL_NAMES), anything), min_size=20, max_size=40))
 def test_arguments_of_any_shape_are_a_result_even_where_no_client_checks_them(said: list[tuple[str, Any]]):
     """The view without a wire before it: also text that JSON cannot say, and arguments that are no object."""
 
@@ -457,7 +457,7 @@ def test_arguments_of_any_shape_are_a_result_even_where_no_client_checks_them(sa
         async with asyncio.timeout(60), gateway_over({"tracker": issues()}) as gateway:
             for name, arguments in said:
                 params = {"name": name, "arguments": arguments}
-                result = await gateway.view().handle("tools/call", params, Origin(), "modern")
+                result = await gateway.get_view().handle("tools/call", params, CallContext(), "modern")
                 assert isinstance(result["content"][0]["text"], str)
 
     asyncio.run(ask_all())
@@ -480,9 +480,9 @@ async def test_texts_of_any_size_and_kind_are_answered_in_bounds(text: str):
         ):
             params = {"name": name, "arguments": arguments}
             async with asyncio.timeout(PATIENCE):
-                result = await gateway.view().handle("tools/call", params, Origin(), "modern")
+                result = await gateway.get_view().handle("tools/call", params, CallContext(), "modern")
             answer = result["content"][0]["text"]
-            assert count(answer) <= 2_000
+            assert count_tokens(answer) <= 2_000
             answer.encode()
 
 
@@ -492,7 +492,9 @@ async def test_texts_of_any_size_and_kind_are_answered_in_bounds(text: str):
 async def test_every_answer_of_ours_is_told_as_shown_and_no_result_of_a_tool():
     async with viewing() as view:
         listed = await view.ask("tools/list")
-        assert [(event.caller, event.what, event.listing) for event in view.shown] == [(ME, listed["tools"], True)]
+        assert [(event.caller, event.content, event.is_listing) for event in view.shown] == [
+            (ME, listed["tools"], True)
+        ]
         view.shown.clear()
         answers = [
             await view.call("search_tools", query="issue"),
@@ -502,18 +504,18 @@ async def test_every_answer_of_ours_is_told_as_shown_and_no_result_of_a_tool():
         ]
         await view.call("call_tool", name="github.create_issue")
         await view.ask("resources/list")
-        assert [event.what for event in view.shown] == answers
-        assert not any(event.listing for event in view.shown)
+        assert [event.content for event in view.shown] == answers
+        assert not any(event.is_listing for event in view.shown)
 
 
 async def test_in_full_the_first_page_of_the_list_is_the_listing():
-    many = FakeBackend([tool(f"t{n}") for n in range(PAGE + 1)])
+    many = FakeBackend([tool(f"t{n}") for n in range(PAGE_SIZE + 1)])
     async with viewing({"s": many}, exposure="full") as view:
         first = await view.ask("tools/list")
         await view.ask("tools/list", {"cursor": first["nextCursor"]})
         await view.ask("tools/call", {"name": "s__t1", "arguments": {"no": "such"}})
-        assert [(event.what, event.listing) for event in view.shown[:1]] == [(first["tools"], True)]
-        assert [event.listing for event in view.shown] == [True, False]
+        assert [(event.content, event.is_listing) for event in view.shown[:1]] == [(first["tools"], True)]
+        assert [event.is_listing for event in view.shown] == [True, False]
 
 
 # Use
@@ -532,12 +534,12 @@ async def test_the_full_description_has_category_tags_use_and_freshness():
 
 async def test_shelves_are_laid_out_anew_only_when_something_changed():
     async with viewing() as view:
-        before = view.view.shelves
-        assert view.view.shelves is before
+        before = view.view.ranked_catalog
+        assert view.view.ranked_catalog is before
         await view.use("github.close_issue")
-        assert view.view.shelves is not before
-        assert view.view.shelves.hot.tools[0].address == "github.close_issue"
-        assert view.view.shelves.version != before.version
+        assert view.view.ranked_catalog is not before
+        assert view.view.ranked_catalog.hot_list.tools[0].address == "github.close_issue"
+        assert view.view.ranked_catalog.version != before.version
 
 
 async def test_the_index_keeps_a_server_where_it_was_when_its_tools_change_their_kind():
@@ -547,7 +549,7 @@ async def test_the_index_keeps_a_server_where_it_was_when_its_tools_change_their
         assert "version-control (s)" in before[0]["description"]
         backend.listing["tools"] = [tool("send_mail", "Send an e-mail message.")]
         await asyncio.wait_for(view.gateway.refresh(["s"]), PATIENCE)
-        assert view.view.snapshot.category("s.send_mail") != "version-control"
+        assert view.view.snapshot.get_category("s.send_mail") != "version-control"
         assert (await view.ask("tools/list"))["tools"] == before
 
 

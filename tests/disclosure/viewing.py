@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico.access import Caller
-from portico.app import Gateway
+from portico.app import GatewayRuntime
+from portico.calls.pipeline import CallContext
 from portico.config import Config
-from portico.disclosure.insight import Insight
-from portico.disclosure.standings import Standings
-from portico.disclosure.view import Face, View
-from portico.events import Event, Shown, ToolCalled
-from portico.execution.call import Origin
-from portico.observability.ledger import Ledger
-from portico.observability.usage import Usage
-from portico.storage.record import Record
+from portico.events import Event, ToolCalled, ToolsShown
+from portico.profiles.view import ProfileSettings, ProfileView
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import Retention
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Era, Raw
+from portico.usage.standings import Standings
+from portico.usage.token_ledger import TokenLedger
+from portico.usage.tool_usage import ToolUsage
+from portico.usage.usage_data import UsageData
 from tests.interaction.fakes import text, tool
 
 PATIENCE = 20
@@ -47,18 +47,18 @@ def servers() -> dict[str, FakeBackend]:
 class Viewing:
     """A view, the gateway behind it, and all it told."""
 
-    def __init__(self, gateway: Gateway, view: View, insight: Insight) -> None:
+    def __init__(self, gateway: GatewayRuntime, view: ProfileView, insight: UsageData) -> None:
         self.gateway, self.view, self.insight = gateway, view, insight
-        self.shown: list[Shown] = []
-        gateway.bus.subscribe(self._hear, Shown)
+        self.shown: list[ToolsShown] = []
+        gateway.bus.subscribe(self._hear, ToolsShown)
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, Shown):
+        if isinstance(event, ToolsShown):
             self.shown.append(event)
 
     async def ask(self, method: str, params: Raw | None = None, era: Era = "legacy") -> Raw:
         async with asyncio.timeout(PATIENCE):
-            return await self.view.handle(method, params or {}, Origin(ME), era)
+            return await self.view.handle(method, params or {}, CallContext(ME), era)
 
     async def read(self, uri: str, era: Era = "legacy") -> str:
         contents = (await self.ask("resources/read", {"uri": uri}, era))["contents"]
@@ -85,10 +85,17 @@ async def viewing(
 ) -> AsyncGenerator[Viewing]:
     """A view of these servers that knows of nobody's use yet."""
     async with gateway_over(servers() if backends is None else backends, config) as gateway:
-        record = Record(None, None)
-        usage = Usage(record, gateway.bus, Retention())
-        insight = Insight(
-            usage, Standings(usage, record), Ledger(record, gateway.bus, lambda profile: 5_000, count=len)
+        record = GatewayStore(None, None)
+        usage = ToolUsage(record, gateway.bus, Retention())
+        insight = UsageData(
+            usage, Standings(usage, record), TokenLedger(record, gateway.bus, lambda profile: 5_000, count=len)
         )
-        view = View(Face(**face), gateway.catalog, gateway.calls, gateway.upstreams, bus=gateway.bus, insight=insight)
+        view = ProfileView(
+            ProfileSettings(**face),
+            gateway.catalog,
+            gateway.calls,
+            gateway.upstreams,
+            bus=gateway.bus,
+            usage_data=insight,
+        )
         yield Viewing(gateway, view, insight)

@@ -20,7 +20,7 @@ import pytest
 from portico.cli.main import main
 from portico.config import Config
 from portico.config_file import load
-from portico.demo import servers
+from portico.demo import make_demo_servers
 from portico.testing import connect, gateway_over
 from tests.cli.conftest import own_logging
 from tests.docs.blocks import ASSIGNMENT, Block, commands, matches
@@ -139,7 +139,7 @@ class Page:
 
 async def _asked(tool: str, arguments: dict[str, Any]) -> Any:
     """What a meta-tool answers on the demo servers; a workflow that stops to ask is approved, if it destroys."""
-    async with gateway_over(config=Config(servers=servers())) as gateway, connect(gateway) as client:
+    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
         result: Any = await asyncio.wait_for(client.call_tool(tool, arguments), PATIENCE_S)
         if not result.is_error and (stopped := re.search(r'resume="([^"]+)"', result.content[0].text)):
             assert any("delete" in step["tool"] for step in arguments["steps"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.commands import app
-from portico.execution.sandbox.script import LANGUAGES
+from portico.cli.command_table import app
+from portico.scripts.sandbox.script import LANGUAGES
 from tests.docs.blocks import ASSIGNMENT, PAGES, ROOT, Block, blocks, commands, matches, named
 from tests.docs.running import Page
 

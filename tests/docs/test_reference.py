@@ -8,11 +8,11 @@ import pytest
 from docs.generate import cli, errors, metrics, pages, rest
 
 from portico.catalog.taxonomy import TAXONOMY
-from portico.config_file import keys
-from portico.disclosure import metatools
-from portico.disclosure.prompts import PROMPTS
-from portico.disclosure.resources import RESOURCES, TEMPLATES
-from portico.observability.audit import Audit, Called
+from portico.config_file import iter_keys
+from portico.meta_tools import tool_definitions
+from portico.observability.audit import AuditEntry, AuditLog
+from portico.profiles.prompts import PROMPTS
+from portico.profiles.resources import RESOURCES, TEMPLATES
 from portico.storage.audit_file import AuditFile
 from tests.docs.blocks import ROOT
 
@@ -31,15 +31,15 @@ def test_a_generated_page_is_as_the_code_is(name: str):
 
 
 def test_every_setting_has_its_heading():
-    assert {key.dotted for key in keys()} <= set(headings("configuration.md"))
+    assert {key.dotted_name for key in iter_keys()} <= set(headings("configuration.md"))
 
 
 def test_every_variable_is_named_beside_its_setting():
     written = (REFERENCE / "configuration.md").read_text(encoding="utf-8")
-    for key in keys():
-        said = written.partition(f"#### `{key.dotted}`\n")[2].partition("####")[0]
+    for key in iter_keys():
+        said = written.partition(f"#### `{key.dotted_name}`\n")[2].partition("####")[0]
         assert key.help in said
-        assert key.environment is None or f"`{key.environment}`" in said
+        assert key.environment_variable is None or f"`{key.environment_variable}`" in said
 
 
 def test_every_command_has_its_heading():
@@ -47,16 +47,16 @@ def test_every_command_has_its_heading():
 
 
 def test_every_meta_tool_has_its_heading_and_an_example():
-    assert headings("meta-tools.md") == list(metatools.NAMES)
+    assert headings("meta-tools.md") == list(tool_definitions.META_TOOL_NAMES)
     written = (REFERENCE / "meta-tools.md").read_text(encoding="utf-8")
-    assert written.count("```json\n") == written.count("```text\n") == len(metatools.NAMES)
+    assert written.count("```json\n") == written.count("```text\n") == len(tool_definitions.META_TOOL_NAMES)
 
 
 def test_every_parameter_of_a_meta_tool_has_its_row():
     written = (REFERENCE / "meta-tools.md").read_text(encoding="utf-8")
-    for name in metatools.NAMES:
+    for name in tool_definitions.META_TOOL_NAMES:
         said = written.partition(f"## `{name}`\n")[2].partition("\n## ")[0]
-        for parameter in metatools.parameters(name)["properties"]:
+        for parameter in tool_definitions.get_parameters(name)["properties"]:
             assert f"\n| `{parameter}` |" in said
 
 
@@ -85,8 +85,8 @@ def test_every_category_has_its_row():
 
 
 def test_every_field_of_the_audit_log_has_its_row(tmp_path: Path):
-    log = Audit(AuditFile(tmp_path / "audit.jsonl", max_bytes=10_000, files=1), lambda: b"key")
-    log.write(Called("a.b", "hash", {}, "ok", trace="1", destructive=True))
+    log = AuditLog(AuditFile(tmp_path / "audit.jsonl", max_bytes=10_000, files=1), lambda: b"key")
+    log.write(AuditEntry("a.b", "hash", {}, "ok", trace_id="1", destructive=True))
     log.close()
     table = (REFERENCE / "audit.md").read_text(encoding="utf-8").partition("| field |")[2].partition("\n\n")[0]
     told = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]

@@ -29,9 +29,9 @@ def test_every_example_runs(block: str, capfd: pytest.CaptureFixture[str]):
 
 def test_the_reference_is_written_from_the_code():
     page = PAGES[1].read_text("utf-8")
-    assert reference.filled_in(page) == page, "python -m portico.embedding.reference docs/reference/python.md"
+    assert reference.fill_page(page) == page, "python -m portico.embedding.reference docs/reference/python.md"
     with pytest.raises(ValueError, match="no line"):
-        reference.filled_in("")
+        reference.fill_page("")
 
 
 def test_everything_that_is_exported_is_in_the_reference():

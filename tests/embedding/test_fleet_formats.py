@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.address import flat_names
-from portico.disclosure.listable import listable
-from portico.embedding.definitions import anthropic, openai, openai_chat
+from portico.catalog.address import assign_flat_names
+from portico.embedding.definitions import to_anthropic, to_openai, to_openai_chat
+from portico.rendering.strict_definitions import to_strict_tool
 from tests.embedding.test_portable import assert_taken
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
@@ -26,12 +26,12 @@ def test_every_provider_takes_every_tool_of_the_fleet():
     with gzip.open(FLEET, "rt", encoding="utf-8") as lines:
         for server in map(json.loads, lines):
             tools |= {(server["slug"], tool["name"]): tool for tool in server["tools"]}
-    names = flat_names(tools)
+    names = assign_flat_names(tools)
     assert len(names) == len(tools) > 4_000
     assert all(map(NAME.fullmatch, names))
     for name, key in names.items():
-        definition = listable(tools[key], name)
-        theirs = anthropic(definition)
+        definition = to_strict_tool(tools[key], name)
+        theirs = to_anthropic(definition)
         assert_taken(theirs["input_schema"])
-        assert openai(definition)["parameters"] == theirs["input_schema"]
-        assert openai_chat(definition)["function"]["name"] == name
+        assert to_openai(definition)["parameters"] == theirs["input_schema"]
+        assert to_openai_chat(definition)["function"]["name"] == name

@@ -291,9 +291,9 @@ def test_without_a_configuration_it_says_what_to_write(tmp_path: Path, monkeypat
 
 def test_a_dict_is_read_as_a_file_is(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORD", "hello")
-    from portico.embedding.settings import from_mapping
+    from portico.embedding.settings import load_mapping
 
-    config, warnings = from_mapping(
+    config, warnings = load_mapping(
         {
             "servers": {"a": {"command": "x", "args": ["${WORD}", 7], "env": {"DEBUG": True}}},
             "budgets": {"result": 3000},

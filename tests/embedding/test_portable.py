@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.embedding.portable import KEY, portable, real_names, told_names
+from portico.embedding.portable_schema import PROPERTY_NAME, make_portable, map_portable_names, map_real_names
 
 Schema = dict[str, Any]
 FORBIDDEN = {"anyOf", "oneOf", "allOf", "enum", "not", "$ref", "if", "$schema"}
@@ -17,7 +17,7 @@ def assert_taken(schema: Schema) -> None:
     """What the providers say when they refuse a schema, as checks."""
     assert schema["type"] == "object"
     assert not FORBIDDEN & schema.keys()
-    assert all(KEY.fullmatch(name) for name in schema["properties"])
+    assert all(PROPERTY_NAME.fullmatch(name) for name in schema["properties"])
     assert set(schema.get("required", [])) <= schema["properties"].keys()
     jsonschema_rs.meta.validate({**schema, "$schema": "https://json-schema.org/draft/2020-12/schema"})
     assert_arrays_have_items(schema)
@@ -42,12 +42,12 @@ def test_a_plain_schema_stays_as_it_is():
         "required": ["a"],
         "$defs": {"B": {"type": "array", "items": {"type": "integer", "minimum": 1}}},
     }
-    assert portable(plain) == plain
+    assert make_portable(plain) == plain
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
 def test_alternatives_at_the_root_become_one_object_that_says_what_to_give(keyword: str):
-    made = portable(
+    made = make_portable(
         {
             "type": "object",
             "properties": {"id": {"type": "string"}},
@@ -65,12 +65,14 @@ def test_alternatives_at_the_root_become_one_object_that_says_what_to_give(keywo
 
 
 def test_a_property_that_differs_between_alternatives_allows_each():
-    made = portable({"anyOf": [{"properties": {"n": {"type": "integer"}}}, {"properties": {"n": {"type": "string"}}}]})
+    made = make_portable(
+        {"anyOf": [{"properties": {"n": {"type": "integer"}}}, {"properties": {"n": {"type": "string"}}}]}
+    )
     assert made["properties"] == {"n": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}
 
 
 def test_references_and_parts_at_the_root_are_gathered():
-    made = portable(
+    made = make_portable(
         {
             "$ref": "#/$defs/Whole",
             "$defs": {
@@ -103,7 +105,7 @@ def test_references_and_parts_at_the_root_are_gathered():
     ],
 )
 def test_what_providers_refuse_is_said_in_their_words_or_left_out(given: Any, made: Schema):
-    found = portable({"type": "object", "properties": {"x": given}})
+    found = make_portable({"type": "object", "properties": {"x": given}})
     assert_taken(found)
     assert found["properties"]["x"] == made
 
@@ -114,20 +116,20 @@ def test_names_that_providers_refuse_are_told_otherwise_and_found_again():
         "properties": {"$filter": {}, "filter": {}, "page[size]": {}, "文件": {}, "目录": {}, "x" * 90: {}},
         "required": ["$filter", "page[size]"],
     }
-    made = portable(schema)
+    made = make_portable(schema)
     assert_taken(made)
     assert len(made["properties"]) == 6
-    real = real_names(schema)
+    real = map_real_names(schema)
     assert {real.get(name, name) for name in made["properties"]} == schema["properties"].keys()
     assert [real[name] for name in made["required"]] == ["$filter", "page[size]"]
     assert "filter" not in real, "a name that is taken stays"
-    assert real_names({"type": "object"}) == {}
+    assert map_real_names({"type": "object"}) == {}
 
 
 @given(st.lists(st.text(max_size=80), unique=True, max_size=20))
 def test_told_names_are_always_unique_legal_and_reversible(names: list[str]):
-    told = told_names(names)
-    assert all(KEY.fullmatch(name) for name in told)
+    told = map_portable_names(names)
+    assert all(PROPERTY_NAME.fullmatch(name) for name in told)
     assert sorted(told.values()) == sorted(names)
 
 
@@ -149,17 +151,19 @@ WILD = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["properties", "required", "anyOf", "allOf", "$ref", "$defs", "type"]), WILD))
 def test_whatever_a_server_calls_a_schema_is_taken(schema: Schema):
-    assert_taken(portable(schema))
+    assert_taken(make_portable(schema))
 
 
 def test_references_to_references_end_and_odd_ones_lead_nowhere():
     twice = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(25)}
     schema = {"allOf": [{"$ref": "#/$defs/a0"}], "$defs": {**twice, "a25": {"properties": {"é": {}}}}}
-    assert portable(schema)["properties"] == {"_": {}}
-    assert real_names(schema) == {"_": "é"}
+    assert make_portable(schema)["properties"] == {"_": {}}
+    assert map_real_names(schema) == {"_": "é"}
     deep: dict[str, Any] = {}
     for _ in range(5_000):
         deep = {"allOf": [deep]}
-    assert portable(deep)["properties"] == {}
+    assert make_portable(deep)["properties"] == {}
     for step in ("9" * 5_000, "²", "-1", "1"):
-        assert portable({"$ref": f"#/allOf/{step}", "allOf": [{"properties": {"x": {}}}]})["properties"] == {"x": {}}
+        assert make_portable({"$ref": f"#/allOf/{step}", "allOf": [{"properties": {"x": {}}}]})["properties"] == {
+            "x": {}
+        }

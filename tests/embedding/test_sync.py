@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico import PorticoError, SyncGateway, UnknownName
-from portico.embedding.sync import waited
+from portico.embedding.sync_gateway import wait_for_result
 
 
 def add(a: int, b: int) -> int:
@@ -133,4 +133,4 @@ def test_what_is_asked_of_a_loop_just_as_it_ends_is_not_waited_for_forever():
     loop = asyncio.new_event_loop()
     threading.Timer(0.1, loop.close).start()  # it never ran, so that nobody takes what is asked
     with pytest.raises(PorticoError, match="closed meanwhile"):
-        waited(loop, asyncio.sleep(0))
+        wait_for_result(loop, asyncio.sleep(0))

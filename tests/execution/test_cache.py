@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
+from portico.calls.cache import CacheRule, ResultCache
 from portico.catalog.tool import Tool, make_tool
 from portico.events import CatalogChanged
-from portico.execution.cache import Cache, CacheRule, age_of
+from portico.results.marks import get_cache_age
 from portico.upstream.backend import Raw
 
 READ = make_tool("s", {"name": "read", "annotations": {"readOnlyHint": True}})
@@ -53,11 +54,11 @@ class Server:
 class House:
     def __init__(self, rule: CacheRule | None = None, **options: Any) -> None:
         self.clock, self.server = Clock(), Server()
-        self.cache = Cache({"s": rule or CacheRule(ttl_s=60)}, clock=self.clock, **options)
+        self.cache = ResultCache({"s": rule or CacheRule(ttl_s=60)}, clock=self.clock, **options)
 
     async def call(self, tool: Tool = READ, arguments: Raw | None = None, caller: Caller = ME) -> Raw:
         async with asyncio.timeout(20):
-            return await self.cache.answer(tool, arguments or {}, caller, self.server.ask)
+            return await self.cache.get_or_call(tool, arguments or {}, caller, self.server.ask)
 
 
 def number(result: Raw) -> int:
@@ -69,8 +70,8 @@ async def test_the_same_question_is_answered_from_what_was_kept_and_says_so():
     first = await house.call(arguments={"a": 1, "b": [2]})
     house.clock.now += 12
     second = await house.call(arguments={"b": [2], "a": 1})
-    assert (number(first), age_of(first)) == (1, None)
-    assert (number(second), age_of(second)) == (1, 12)
+    assert (number(first), get_cache_age(first)) == (1, None)
+    assert (number(second), get_cache_age(second)) == (1, 12)
     assert house.server.asked == 1
 
 
@@ -127,12 +128,12 @@ async def test_sessions_share_answers_only_of_a_server_they_share():
     ],
 )
 def test_what_is_kept_is_said_by_the_configuration_and_the_tool(rule: CacheRule, kept: list[str]):
-    assert [tool.name for tool in (READ, WRITE) if rule.ttl(tool) > 0] == kept
+    assert [tool.name for tool in (READ, WRITE) if rule.get_ttl(tool) > 0] == kept
 
 
 @pytest.mark.parametrize("said", [{}, {"readOnlyHint": False}, {"readOnlyHint": "yes"}, {"readOnlyHint": None}])
 def test_a_tool_that_does_not_say_that_it_is_read_only_is_not_kept(said: Raw):
-    assert CacheRule(ttl_s=60).ttl(make_tool("s", {"name": "t", "annotations": said})) == 0
+    assert CacheRule(ttl_s=60).get_ttl(make_tool("s", {"name": "t", "annotations": said})) == 0
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ async def test_an_answer_that_was_asked_before_a_change_is_not_kept_after_it():
     house.server.gate = asyncio.Event()
     reading = asyncio.create_task(house.call())
     await asyncio.wait_for(house.server.reached.wait(), 20)
-    house.cache.forget("s")
+    house.cache.invalidate("s")
     house.server.gate.set()
     await reading
     assert len(house.cache) == 0
@@ -185,7 +186,7 @@ async def test_who_asks_after_a_change_does_not_get_what_was_asked_before_it():
     house.server.gate = asyncio.Event()
     before = asyncio.create_task(house.call())
     await asyncio.wait_for(house.server.reached.wait(), 20)
-    house.cache.forget("s")
+    house.cache.invalidate("s")
     house.server.reached.clear()
     after = asyncio.create_task(house.call())
     await asyncio.wait_for(house.server.reached.wait(), 20)
@@ -201,18 +202,18 @@ async def test_forgetting_a_tool_keeps_the_others_of_its_server():
     other = make_tool("s", {"name": "other"})
     await house.call()
     await house.call(other)
-    house.cache.forget("s", {"s.read"})
+    house.cache.invalidate("s", {"s.read"})
     assert (number(await house.call(other)), number(await house.call())) == (2, 3)
 
 
 async def test_a_tool_that_changed_or_went_is_forgotten_and_what_was_only_added_changes_nothing():
     house = House()
     await house.call()
-    house.cache.heard(CatalogChanged("s", added=("s.new",)))
-    house.cache.heard(CatalogChanged("s", resources=True))
-    house.cache.heard(CatalogChanged("other", changed=("other.read",)))
+    house.cache.handle_event(CatalogChanged("s", added=("s.new",)))
+    house.cache.handle_event(CatalogChanged("s", resources_changed=True))
+    house.cache.handle_event(CatalogChanged("other", changed=("other.read",)))
     assert len(house.cache) == 1
-    house.cache.heard(CatalogChanged("s", changed=("s.read",)))
+    house.cache.handle_event(CatalogChanged("s", changed=("s.read",)))
     assert len(house.cache) == 0
 
 
@@ -231,7 +232,7 @@ async def test_memory_is_bounded_by_entries_and_by_bytes_and_the_least_used_goes
     small.server.answer = lambda number: {"content": [{"type": "text", "text": "x" * 5_000}]}
     for n in range(50):
         await small.call(arguments={"n": n})
-        assert small.cache.held_bytes <= 20_000
+        assert small.cache.size_bytes <= 20_000
     assert len(small.cache) == 3
 
 
@@ -240,7 +241,7 @@ async def test_what_is_over_its_time_is_let_go_without_being_asked_for():
     await house.call()
     house.clock.now += 61
     house.cache.expire()
-    assert (len(house.cache), house.cache.held_bytes) == (0, 0)
+    assert (len(house.cache), house.cache.size_bytes) == (0, 0)
 
 
 async def waiting(house: House, count: int) -> list[asyncio.Task[Raw]]:
@@ -296,10 +297,10 @@ async def test_a_call_cancelled_by_the_server_s_end_does_not_hang_those_who_wait
 
 
 async def test_without_a_rule_nothing_is_held():
-    cache, server = Cache({}), Server()
+    cache, server = ResultCache({}), Server()
     ask: Callable[[], Awaitable[Raw]] = server.ask
     for _ in range(3):
-        await cache.answer(READ, {}, ME, ask)
+        await cache.get_or_call(READ, {}, ME, ask)
     assert (server.asked, len(cache)) == (3, 0)
 
 
@@ -313,6 +314,6 @@ async def test_a_hundred_thousand_calls_leave_memory_as_it_was():
     house = House(max_entries=100)
     for n in range(100_000):
         house.clock.now += 0.001
-        await house.cache.answer(READ, {"n": n % 250}, ME, house.server.ask)
+        await house.cache.get_or_call(READ, {"n": n % 250}, ME, house.server.ask)
     assert len(house.cache) <= 100
-    assert house.cache.held_bytes < 100_000
+    assert house.cache.size_bytes < 100_000

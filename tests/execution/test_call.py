@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
+from portico.calls.pipeline import CallContext, CallPipeline
 from portico.catalog.tool import Tool, make_tool
 from portico.errors import BackendTimeout, BackendUnavailable, InvalidArguments, RemoteError
-from portico.events import Bus, Event, ToolCalled
-from portico.execution.call import Calls, Origin
+from portico.events import Event, EventBus, ToolCalled
 from portico.testing import FakeBackend
-from portico.upstream.backend import Ask, Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.backend import Raw, RequestOptions
+from portico.upstream.lifecycle.supervisor import Upstream
 
 ECHO: Raw = {
     "name": "echo",
@@ -25,10 +25,10 @@ class House:
     """A pipeline over one fake server."""
 
     def __init__(self, **timeouts: float) -> None:
-        self.bus = Bus()
+        self.bus = EventBus()
         self.backend = FakeBackend([ECHO])
         self.upstream = Upstream("s", self.backend, self.bus)
-        self.calls = Calls({"s": self.upstream}, timeouts, self.bus)
+        self.calls = CallPipeline({"s": self.upstream}, timeouts, self.bus)
         self.called: list[ToolCalled] = []
         self.bus.subscribe(self._hear)
 
@@ -36,9 +36,9 @@ class House:
         if isinstance(event, ToolCalled):
             self.called.append(event)
 
-    async def call(self, arguments: Any, tool: Tool = TOOL, origin: Origin | None = None) -> Raw:
+    async def call(self, arguments: Any, tool: Tool = TOOL, origin: CallContext | None = None) -> Raw:
         async with asyncio.timeout(20):
-            return await self.calls.call(tool, arguments, origin or Origin())
+            return await self.calls.call(tool, arguments, origin or CallContext())
 
 
 async def test_the_server_s_answer_is_returned_untouched():
@@ -51,7 +51,7 @@ async def test_the_server_s_answer_is_returned_untouched():
 async def test_the_server_is_asked_by_its_own_name_with_whatever_the_client_sent_beside():
     house = House()
     house.backend.on_call("echo", lambda arguments: {"content": []})
-    await house.call({"text": "hi"}, origin=Origin(extra={"_meta": {"progressToken": 7}, "requestState": "s"}))
+    await house.call({"text": "hi"}, origin=CallContext(extra={"_meta": {"progressToken": 7}, "requestState": "s"}))
     assert house.backend.requests == [
         (
             "tools/call",
@@ -130,7 +130,7 @@ async def test_a_call_that_is_taken_back_is_told_as_that():
 
     house.backend.on_call("echo", never)
     caller = Caller("session", "client", "profile")
-    calling = asyncio.create_task(house.call({"text": "hi"}, origin=Origin(caller)))
+    calling = asyncio.create_task(house.call({"text": "hi"}, origin=CallContext(caller)))
     await asyncio.wait_for(asked.wait(), 20)
     calling.cancel()
     await asyncio.wait({calling}, timeout=20)
@@ -153,7 +153,7 @@ async def test_a_server_that_does_not_run_here_is_unavailable():
 async def test_other_requests_go_the_same_way_without_being_told_as_calls():
     house = House()
     house.backend.on("prompts/get", lambda params, ask: {"messages": [params]})
-    assert await house.calls.ask("s", "prompts/get", {"name": "p"}) == {"messages": [{"name": "p"}]}
+    assert await house.calls.request("s", "prompts/get", {"name": "p"}) == {"messages": [{"name": "p"}]}
     assert house.called == []
 
 
@@ -161,9 +161,9 @@ async def test_arguments_that_a_server_wants_as_headers_are_given_as_headers_too
     house = House()
     properties = {"region": {"type": "string", "x-mcp-header": "Region"}}
     tool = make_tool("s", {"name": "echo", "inputSchema": {"type": "object", "properties": properties}})
-    asks: list[Ask] = []
+    asks: list[RequestOptions] = []
 
-    def remember(params: Raw, ask: Ask) -> Raw:
+    def remember(params: Raw, ask: RequestOptions) -> Raw:
         asks.append(ask)
         return {"content": []}
 
@@ -192,10 +192,10 @@ async def test_the_start_of_a_server_is_not_the_time_of_its_tool(monkeypatch: py
     connect = backend.connect
     monkeypatch.setattr(backend, "connect", lambda *given: takes(100, connect(*given)))
     backend.on_call("t", lambda arguments: takes(1, {"content": []}))
-    bus = Bus()
+    bus = EventBus()
     bus.subscribe(heard.append, ToolCalled)
     upstream = Upstream("s", backend, bus)
-    monkeypatch.setattr("portico.execution.call.time.perf_counter", lambda: clock[0])
-    await Calls({"s": upstream}, {}, bus).call(make_tool("s", definition), {})
+    monkeypatch.setattr("portico.calls.pipeline.time.perf_counter", lambda: clock[0])
+    await CallPipeline({"s": upstream}, {}, bus).call(make_tool("s", definition), {})
     await upstream.stop()
     assert [event.seconds for event in heard if isinstance(event, ToolCalled)] == [1]

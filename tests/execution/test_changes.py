@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
-from portico.app import Gateway
+from portico.app import GatewayRuntime
+from portico.calls.definition_tracker import looks_like_schema_mismatch
 from portico.catalog.tool import Tool, make_tool
 from portico.config import Config
 from portico.errors import INVALID_PARAMS, RemoteError
 from portico.events import CatalogChanged, Event
-from portico.execution.changes import smells
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 from tests.interaction.fakes import ask, said
@@ -38,7 +38,7 @@ def server(tool: Raw = OLD) -> FakeBackend:
     return backend
 
 
-async def changed(gateway: Gateway, do: Callable[[], object]) -> None:
+async def changed(gateway: GatewayRuntime, do: Callable[[], object]) -> None:
     """Do something, and wait until the catalog is another."""
     heard = asyncio.Event()
     wake: Callable[[Event], None] = lambda event: heard.set()  # noqa: E731
@@ -48,17 +48,17 @@ async def changed(gateway: Gateway, do: Callable[[], object]) -> None:
     end()
 
 
-def tool_of(gateway: Gateway) -> Tool:
-    return gateway.view().snapshot.tool("robot.move")
+def tool_of(gateway: GatewayRuntime) -> Tool:
+    return gateway.get_view().snapshot.resolve_tool("robot.move")
 
 
 @asynccontextmanager
-async def remembered(before: Raw, now: FakeBackend, path: Path) -> AsyncGenerator[Gateway]:
+async def remembered(before: Raw, now: FakeBackend, path: Path) -> AsyncGenerator[GatewayRuntime]:
     """A gateway that knows the server from the last time only."""
     file = path / "manifest.sqlite3"
-    async with Gateway(Config(), backends={"robot": server(before)}, manifests=Manifests(file)) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
-    async with Gateway(Config(), backends={"robot": now}, manifests=Manifests(file)) as gateway:
+    async with GatewayRuntime(Config(), backends={"robot": server(before)}, manifests=ManifestStore(file)) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
+    async with GatewayRuntime(Config(), backends={"robot": now}, manifests=ManifestStore(file)) as gateway:
         assert now.connections == 0
         yield gateway
 
@@ -112,9 +112,9 @@ async def test_who_has_seen_the_old_definition_is_told_and_who_comes_later_is_no
 
 
 def _origin(caller: Caller) -> Any:
-    from portico.execution.call import Origin
+    from portico.calls.pipeline import CallContext
 
-    return Origin(caller)
+    return CallContext(caller)
 
 
 async def test_a_tool_held_since_before_the_change_is_called_as_it_is_now():
@@ -181,16 +181,16 @@ def _listings(backend: FakeBackend) -> int:
 
 
 def test_what_is_remembered_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    from portico.calls import definition_tracker
     from portico.catalog.sync import Catalog
-    from portico.events import Bus, Shown
-    from portico.execution import changes
+    from portico.events import EventBus, ToolsShown
 
-    monkeypatch.setattr(changes, "MAX_CALLERS", 10)
-    monkeypatch.setattr(changes, "MAX_SEEN", 5)
-    noticed = changes.Changes(Catalog([], Manifests(None), Bus()), {})
+    monkeypatch.setattr(definition_tracker, "MAX_CALLERS", 10)
+    monkeypatch.setattr(definition_tracker, "MAX_SEEN_TOOLS", 5)
+    noticed = definition_tracker.DefinitionTracker(Catalog([], ManifestStore(None), EventBus()), {})
     for number in range(100):
-        noticed.heard(Shown(Caller(f"session {number}"), "text"))
-        noticed.untold(Caller("one"), make_tool("s", {"name": str(number)}))
+        noticed.handle_event(ToolsShown(Caller(f"session {number}"), "text"))
+        noticed.take_unseen_change(Caller("one"), make_tool("s", {"name": str(number)}))
     [callers] = [value for value in vars(noticed).values() if isinstance(value, dict) and value]
     assert len(callers) == 10
     assert max(map(len, callers.values())) == 5
@@ -211,7 +211,7 @@ def test_what_is_remembered_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatc
 )
 def test_only_what_reads_like_another_definition_does(outcome: str, expected: bool):
     failed: Raw = {"content": [{"type": "text", "text": outcome}], "isError": True}
-    assert smells(failed) is expected
-    assert smells(RemoteError(-32000, outcome)) is expected
-    assert not smells({**failed, "isError": False})
-    assert smells(RemoteError(INVALID_PARAMS, "no"))
+    assert looks_like_schema_mismatch(failed) is expected
+    assert looks_like_schema_mismatch(RemoteError(-32000, outcome)) is expected
+    assert not looks_like_schema_mismatch({**failed, "isError": False})
+    assert looks_like_schema_mismatch(RemoteError(INVALID_PARAMS, "no"))

@@ -6,16 +6,16 @@ from collections import Counter
 from typing import Any
 
 from portico.access import Caller
+from portico.calls.cache import CacheRule, ResultCache
+from portico.calls.pipeline import CallContext, CallPipeline
+from portico.calls.server_limiter import Limit
 from portico.catalog.tool import make_tool
 from portico.errors import PorticoError
-from portico.events import Bus
-from portico.execution.cache import Cache, CacheRule
-from portico.execution.call import Calls, Origin
-from portico.execution.learned import Shapes
-from portico.execution.limiting import Limit
+from portico.events import EventBus
+from portico.results.learned_shapes import LearnedShapes
 from portico.testing import FakeBackend
 from portico.upstream.backend import Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.lifecycle.supervisor import Upstream
 
 PATIENCE_S = 60.0
 INPUT: Raw = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -23,22 +23,22 @@ READ = make_tool("s", {"name": "read", "inputSchema": INPUT, "annotations": {"re
 WRITE = make_tool("s", {"name": "write", "inputSchema": INPUT})
 
 
-def house() -> tuple[Calls, FakeBackend]:
-    backend, bus = FakeBackend(), Bus()
+def house() -> tuple[CallPipeline, FakeBackend]:
+    backend, bus = FakeBackend(), EventBus()
     for name in ("read", "write"):
         backend.on_call(name, lambda arguments: {"content": [], "structuredContent": {"n": arguments["n"]}})
     upstream = Upstream("s", backend, bus)
-    cache = Cache({"s": CacheRule(ttl_s=3_600)}, max_entries=50)
+    cache = ResultCache({"s": CacheRule(ttl_s=3_600)}, max_entries=50)
     limits = {"s": Limit(concurrency=4)}
-    return Calls({"s": upstream}, {}, bus, cache=cache, shapes=Shapes(), limits=limits), backend
+    return CallPipeline({"s": upstream}, {}, bus, cache=cache, shapes=LearnedShapes(), limits=limits), backend
 
 
-async def some(calls: Calls, backend: FakeBackend, count: int) -> None:
+async def some(calls: CallPipeline, backend: FakeBackend, count: int) -> None:
     """Calls of every kind: kept, asked, repaired, refused, taken back."""
 
     async def one(tool: Any, arguments: Any, number: int) -> None:
         try:
-            await calls.call(tool, arguments, Origin(Caller(f"session {number % 5}")))
+            await calls.call(tool, arguments, CallContext(Caller(f"session {number % 5}")))
         except PorticoError:
             assert arguments == {}
 

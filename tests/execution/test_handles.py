@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from portico.access import Caller
 from portico.catalog.tool import make_tool
-from portico.disclosure import cursor
-from portico.disclosure.tokens import count
 from portico.errors import InvalidArguments, StaleCursor, UnknownName
-from portico.execution.handles import Handles
-from portico.execution.reader import Reader
-from portico.execution.results import ResultStore
+from portico.rendering import cursor
+from portico.rendering.token_count import count_tokens
+from portico.results.handles import ResultHandles
+from portico.results.reader import ResultReader
+from portico.results.store import ResultStore
 from portico.storage.result_files import ResultFiles
 from portico.upstream.backend import Raw
 from tests.execution.json_values import VALUES, issues, nested
@@ -34,12 +34,12 @@ class House:
 
     def __init__(self, folder: Path | None = None, **options: Any) -> None:
         self.store = ResultStore(ResultFiles(folder), **options)
-        self.handles = Handles(self.store, count, cursor, budget=BUDGET, preview=200)
-        self.reader = Reader(self.store, count, cursor, budget=BUDGET)
+        self.handles = ResultHandles(self.store, count_tokens, cursor, budget=BUDGET, preview=200)
+        self.reader = ResultReader(self.store, count_tokens, cursor, budget=BUDGET)
 
     async def fit(self, result: Raw, **options: Any) -> Raw:
         async with asyncio.timeout(60):
-            return await self.handles.fit(TOOL, result, ME, **options)
+            return await self.handles.fit_to_budget(TOOL, result, ME, **options)
 
     async def read(self, result_id: str, **options: Any) -> str:
         async with asyncio.timeout(60):
@@ -51,7 +51,7 @@ class House:
         following = ""
         for _ in range(2_000):
             part = await self.read(result_id, cursor=following, **options)
-            assert count(part) <= BUDGET
+            assert count_tokens(part) <= BUDGET
             more = re.search(r'\n\[more: read_result\(result_id="[^"]+", cursor="([^"]+)"\).*\]$', part)
             body = part[: more.start()] if more else part
             body = re.sub(r"\A\[bytes [\d,–]+ of [\d,]+\]\n", "", body)
@@ -111,13 +111,13 @@ async def test_a_large_result_becomes_a_summary_a_preview_and_a_link(house: Hous
     assert answer["_meta"] == {"kept": 1}
     assert "structuredContent" not in answer
     assert "500 × {id: integer, title: string" in summary
-    assert count(summary) <= 500
+    assert count_tokens(summary) <= 500
     assert preview.startswith('{\n "items": [\n  {"id":0,"title":"Issue number 0"')
-    assert count(preview) < 300
+    assert count_tokens(preview) < 300
     assert stored["uri"].startswith("portico://result/")
     assert stored["uri"] in summary
     assert stored["mimeType"] == "application/json"
-    assert count("".join(texts(answer))) <= BUDGET
+    assert count_tokens("".join(texts(answer))) <= BUDGET
 
 
 async def test_thousands_of_empty_blocks_are_a_large_result(house: House):
@@ -150,7 +150,7 @@ async def test_json_is_kept_as_json_whatever_it_came_as(house: House, result: Ra
     answer = await house.fit(result)
     stored = link({"content": answer["content"][-1:]})
     assert len(house.store) == 1
-    whole = (await house.reader.resource(ME, stored["uri"]))["contents"][0]
+    whole = (await house.reader.read_resource(ME, stored["uri"]))["contents"][0]
     assert (whole["uri"], whole["mimeType"]) == (stored["uri"], "application/json")
     assert json.loads(whole["text"]) == (value if value is not None else result["content"])
 
@@ -159,7 +159,7 @@ async def test_text_beside_structured_content_that_says_something_else_is_kept_t
     answer = await house.fit({**text_result(words(2_000)), "structuredContent": {"items": issues(300)}})
     links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
     assert len(links) == 2
-    assert (await house.reader.resource(ME, links[1]))["contents"][0]["text"] == words(2_000)
+    assert (await house.reader.read_resource(ME, links[1]))["contents"][0]["text"] == words(2_000)
     assert len(texts(answer)) == 3
 
 
@@ -176,7 +176,7 @@ async def test_a_short_text_beside_large_structured_content_stays(house: House):
 async def test_every_character_of_text_can_be_read(house: House, text: str):
     answer = await house.fit(text_result(text))
     uri = link(answer)["uri"]
-    assert (await house.reader.resource(ME, uri))["contents"][0]["text"] == text
+    assert (await house.reader.read_resource(ME, uri))["contents"][0]["text"] == text
     if "\n\n" not in text:
         read = await house.read_all(uri)
         assert read.replace("\n", "") == text.replace("\n", "")
@@ -192,9 +192,9 @@ async def test_every_value_can_be_read_page_by_page(value: Any, times: int):
         uri = link(answer)["uri"]
         read = await house.read_all(uri)
         assert re.sub(r"\s", "", read) == re.sub(
-            r"\s", "", (await house.reader.resource(ME, uri))["contents"][0]["text"]
+            r"\s", "", (await house.reader.read_resource(ME, uri))["contents"][0]["text"]
         )
-        assert json.loads((await house.reader.resource(ME, uri))["contents"][0]["text"]) == whole
+        assert json.loads((await house.reader.read_resource(ME, uri))["contents"][0]["text"]) == whole
     finally:
         house.store.close()
 
@@ -213,9 +213,9 @@ async def test_pictures_pass_beside_a_large_text_and_large_ones_are_kept(house: 
     stored = link(answer)
     assert "4.2 MB of image/png" in texts(answer)[0]
     assert stored["mimeType"] == "image/png"
-    whole = (await house.reader.resource(ME, stored["uri"]))["contents"][0]
+    whole = (await house.reader.read_resource(ME, stored["uri"]))["contents"][0]
     assert whole["blob"] == data
-    assert count(await house.read(stored["uri"])) <= BUDGET
+    assert count_tokens(await house.read(stored["uri"])) <= BUDGET
     with pytest.raises(InvalidArguments, match="image/png"):
         await house.read(stored["uri"], path="@")
 
@@ -225,7 +225,7 @@ async def test_what_cannot_be_kept_is_shown_as_far_as_it_may_be_and_says_so(tmp_
     answer = await house.fit(text_result(words(3_000)))
     summary, shown = texts(answer)
     assert "could not be kept" in summary
-    assert 300 < count(shown) < BUDGET
+    assert 300 < count_tokens(shown) < BUDGET
     assert not [block for block in answer["content"] if block["type"] == "resource_link"]
 
 
@@ -316,7 +316,7 @@ async def test_a_cursor_is_good_for_its_own_question_only(house: House, items: s
 
 
 async def test_another_caller_can_read_nothing(house: House, items: str):
-    for read in (house.reader.read, house.reader.resource):
+    for read in (house.reader.read, house.reader.read_resource):
         reading: Callable[..., Any] = read
         with pytest.raises(UnknownName, match="no such result"):
             await reading(Caller("other"), items)
@@ -327,7 +327,7 @@ async def test_a_body_that_somebody_deleted_is_gone_with_advice(house: House, it
     with pytest.raises(UnknownName, match="any more"):
         await house.read(items)
     with pytest.raises(UnknownName, match="no such result"):
-        await house.reader.resource(ME, items)
+        await house.reader.read_resource(ME, items)
 
 
 async def test_a_path_into_text_is_refused_with_another_way(house: House):
@@ -391,9 +391,9 @@ async def test_text_in_the_one_field_of_structured_content_is_read_as_text(house
     stored = link(answer)
     assert "of text in 2,000 lines" in summary
     assert "the only field of the answer" in summary
-    assert count(summary) <= 500
+    assert count_tokens(summary) <= 500
     assert stored["mimeType"] == "text/plain"
-    whole = (await house.reader.resource(ME, stored["uri"]))["contents"][0]
+    whole = (await house.reader.read_resource(ME, stored["uri"]))["contents"][0]
     assert (whole["mimeType"], whole["text"]) == ("text/plain", LOG)
     for path in ("", field if field.isalpha() else json.dumps(field), json.dumps(field)):
         assert (await house.read_all(stored["uri"], path=path)).rstrip() == LOG.rstrip()
@@ -408,14 +408,14 @@ async def test_what_is_said_beside_such_a_text_stays(house: House):
     assert texts(answer)[-1] == "read it all"
     answer = await house.fit(wrapped(LOG, beside=words(2_000)))
     links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
-    wholes = [(await house.reader.resource(ME, uri))["contents"][0]["text"] for uri in links]
+    wholes = [(await house.reader.read_resource(ME, uri))["contents"][0]["text"] for uri in links]
     assert wholes == [LOG, words(2_000)]
 
 
 async def test_a_short_field_beside_a_large_text_keeps_its_name(house: House):
     answer = await house.fit({**text_result(words(2_000)), "structuredContent": {"status": "ok"}})
     links = [block["uri"] for block in answer["content"] if block["type"] == "resource_link"]
-    wholes = [(await house.reader.resource(ME, uri))["contents"][0]["text"] for uri in links]
+    wholes = [(await house.reader.read_resource(ME, uri))["contents"][0]["text"] for uri in links]
     assert wholes == ['{"status":"ok"}\n', words(2_000)]
 
 
@@ -427,7 +427,7 @@ async def test_json_in_that_text_has_paths_with_and_without_the_field(house: Hou
     summary, uri = texts(answer)[0], link(answer)["uri"]
     assert "{orders: [400 × {id: integer, title: string" in summary
     assert "orders has 400 rows. Columns: id | title" in summary
-    assert count(summary) <= 500
+    assert count_tokens(summary) <= 500
     name = field if field.isalpha() else json.dumps(field)
     assert json.loads(await house.read(uri, path="orders[5]")) == issues(400)[5]
     for path, found in (
@@ -477,9 +477,9 @@ async def test_fifty_megabytes_are_kept_summed_up_and_read(tmp_path: Path):
     text = json.dumps({"items": issues(180_000, body=200)})
     assert len(text) > 50_000_000
     answer = await house.fit(text_result(text))
-    assert count(texts(answer)[0]) <= 500
+    assert count_tokens(texts(answer)[0]) <= 500
     assert "180,000 rows" in texts(answer)[0]
-    assert count("".join(texts(answer))) <= BUDGET
+    assert count_tokens("".join(texts(answer))) <= BUDGET
     assert "number 179999" in await house.read(link(answer)["uri"], grep="number 179999")
 
 
@@ -493,6 +493,6 @@ async def test_no_size_makes_an_answer_larger_than_its_budget(house: House, size
         "one line": lambda: "word " * (size // 5),
     }[kind]()
     answer = await house.fit(text_result(text))
-    assert count("".join(texts(answer))) <= BUDGET
+    assert count_tokens("".join(texts(answer))) <= BUDGET
     if size >= 10_000:
-        assert count(texts(answer)[0]) <= 500
+        assert count_tokens(texts(answer)[0]) <= 500

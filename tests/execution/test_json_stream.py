@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portico.execution.json_stream import decoded, dismantle, lines, parts, weight, whole
-from portico.execution.sampling import KEPT, LongList, Sampler, total
-from portico.upstream import json_windows
+from portico.json_text import chunked_decoder
+from portico.json_text.part_stream import build_value, decode_parts, dismantle, encode_lines, estimate_size, to_parts
+from portico.results.value_sample import MAX_SAMPLED_CHILDREN, SampledList, ValueSampler, count_children
 from tests.execution.json_values import VALUES, issues, nested
 
 HEAVY = VALUES.map(lambda value: [value, "x" * 700, {"again": value, "long": ["y" * 300] * 3}])
@@ -17,20 +17,20 @@ HEAVY = VALUES.map(lambda value: [value, "x" * 700, {"again": value, "long": ["y
 
 @given(VALUES | HEAVY)
 def test_parts_of_a_value_are_the_value_again(value: Any):
-    assert whole(parts(value)) == value
+    assert build_value(to_parts(value)) == value
 
 
 @given(VALUES | HEAVY)
 def test_lines_joined_are_the_json_again(value: Any):
-    assert json.loads("".join(lines(parts(value)))) == value
+    assert json.loads("".join(encode_lines(to_parts(value)))) == value
 
 
 @given(VALUES | HEAVY, st.sampled_from([None, 1, 3]))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_text_however_it_is_written_is_read_as_the_same_value(value: Any, indent: int | None):
     text = json.dumps(value, indent=indent)
-    assert whole(decoded(text)) == value
-    assert whole(decoded(f" \n{text}\t")) == value
+    assert build_value(decode_parts(text)) == value
+    assert build_value(decode_parts(f" \n{text}\t")) == value
 
 
 @pytest.mark.parametrize("window", [1, 7, 64, 1_000])
@@ -40,10 +40,10 @@ def test_text_that_is_larger_than_what_is_decoded_at_once_is_read_the_same(
 ):
     numbers = [1.5, -3e10, True, None, 12345678901234567890123]
     value = {"a": issues(30), "näme 😀": numbers, "deep": nested(22), "e": [[], {}]}
-    monkeypatch.setattr(json_windows, "WINDOW", window)
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", window)
     text = json.dumps(value, ensure_ascii=ascii_only)
-    assert json.dumps(whole(decoded(text)), ensure_ascii=ascii_only) == text
-    assert json.loads("".join(lines(decoded(text)))) == value
+    assert json.dumps(build_value(decode_parts(text)), ensure_ascii=ascii_only) == text
+    assert json.loads("".join(encode_lines(decode_parts(text)))) == value
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_text_that_is_larger_than_what_is_decoded_at_once_is_read_the_same(
 )  # fmt: skip
 @pytest.mark.parametrize("window", [8, 256 * 1024])
 def test_text_that_is_no_json_is_refused(text: str, window: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(json_windows, "WINDOW", window)
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", window)
     with pytest.raises(ValueError):
-        whole(decoded(text))
+        build_value(decode_parts(text))
 
 
 def test_a_heavy_list_has_a_line_for_each_item():
-    told = list(lines(parts({"items": issues(100), "total": 100})))
+    told = list(encode_lines(to_parts({"items": issues(100), "total": 100})))
     assert told[0] == "{\n"
     assert told[1] == ' "items": [\n'
     assert json.loads(told[2].rstrip(",\n")) == issues(1)[0]
@@ -68,15 +68,15 @@ def test_a_heavy_list_has_a_line_for_each_item():
 
 
 def test_a_value_of_any_depth_is_written():
-    assert json.loads("".join(lines(parts(nested(300))))) == nested(300)
-    assert "".join(lines(parts(nested(20_000)))).count("[") == 10_000
+    assert json.loads("".join(encode_lines(to_parts(nested(300))))) == nested(300)
+    assert "".join(encode_lines(to_parts(nested(20_000)))).count("[") == 10_000
 
 
 @given(VALUES)
 def test_a_weight_is_near_the_length(value: Any):
     exact = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-    assert weight(value, 10**9) <= exact * 6 + 10
-    assert weight(value, 10**9) >= exact / 12 - 10
+    assert estimate_size(value, 10**9) <= exact * 6 + 10
+    assert estimate_size(value, 10**9) >= exact / 12 - 10
 
 
 def test_weighing_stops_where_it_is_told_to():
@@ -88,13 +88,13 @@ def test_weighing_stops_where_it_is_told_to():
             return super().__iter__()
 
     many = Counted([1] * 1_000_000)
-    assert weight(many, 1_000) >= 1_000
+    assert estimate_size(many, 1_000) >= 1_000
     assert Counted.looked == 0
 
 
 def sampled(value: Any) -> Any:
-    sampler = Sampler()
-    assert whole(sampler.watch(parts(value))) == value
+    sampler = ValueSampler()
+    assert build_value(sampler.watch(to_parts(value))) == value
     return sampler.value
 
 
@@ -105,10 +105,10 @@ def test_a_sample_of_what_is_not_long_is_all_of_it(value: Any):
 
 def test_a_sample_of_what_is_long_has_the_first_of_it_and_the_count():
     found = sampled({"rows": issues(5_000), "by id": {str(n): n for n in range(700)}})
-    assert found["rows"] == issues(KEPT)
-    assert total(found["rows"]) == 5_000
-    assert isinstance(found["rows"], LongList)
-    assert (len(found["by id"]), total(found["by id"])) == (KEPT, 700)
+    assert found["rows"] == issues(MAX_SAMPLED_CHILDREN)
+    assert count_children(found["rows"]) == 5_000
+    assert isinstance(found["rows"], SampledList)
+    assert (len(found["by id"]), count_children(found["by id"])) == (MAX_SAMPLED_CHILDREN, 700)
 
 
 def test_what_somebody_else_holds_is_left_whole_where_it_may_be_shared():
@@ -123,11 +123,11 @@ def test_what_somebody_else_holds_is_left_whole_where_it_may_be_shared():
 
 def test_the_weight_of_very_many_is_that_of_each():
     some: list[Any] = [[1, 2], {"name": "value", "other": [[], 3]}, "text", []]
-    each = weight(some, 2**40) - weight([], 2**40)
+    each = estimate_size(some, 2**40) - estimate_size([], 2**40)
     many = some * 20_000
-    assert weight(many, 2**40) == weight([], 2**40) + 20_000 * each
-    assert weight({f"k{number}": one for number, one in enumerate(many)}, 2**40) > 20_000 * each
-    assert weight(many, 200_000) >= 200_000
+    assert estimate_size(many, 2**40) == estimate_size([], 2**40) + 20_000 * each
+    assert estimate_size({f"k{number}": one for number, one in enumerate(many)}, 2**40) > 20_000 * each
+    assert estimate_size(many, 200_000) >= 200_000
 
 
 def test_a_value_is_taken_apart_to_the_last():

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from portico.catalog.tool import make_tool
-from portico.disclosure.tokens import count
-from portico.execution.learned import ENOUGH, Shapes
-from portico.execution.shape import described, infer, merge
-from portico.execution.shape_text import dumped, loaded
-from portico.storage.record import Record
+from portico.rendering.token_count import count_tokens
+from portico.results.learned_shapes import MAX_LEARNED_RESULTS, LearnedShapes
+from portico.results.shape import infer_shape, merge_shapes, render_shape
+from portico.results.shape_json import dump_shape, load_shape
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import Retention, ShapeRow
 
 TOOL = make_tool("s", {"name": "t"})
@@ -21,8 +21,8 @@ def answer(value: Any) -> Any:
     return {"content": [], "structuredContent": value}
 
 
-def record(path: Path) -> Record:
-    return Record(None, path / "record.sqlite3")
+def record(path: Path) -> GatewayStore:
+    return GatewayStore(None, path / "record.sqlite3")
 
 
 @pytest.mark.parametrize(
@@ -38,66 +38,73 @@ def record(path: Path) -> Record:
     ids=["plain", "empty list", "empty object", "deep", "map", "odd text"],
 )
 def test_a_shape_is_the_same_after_it_was_written_and_read(value: Any):
-    shape = merge(infer(value), infer(value))
-    text = dumped(shape)
+    shape = merge_shapes(infer_shape(value), infer_shape(value))
+    text = dump_shape(shape)
     assert text is not None
-    again = loaded(text)
+    again = load_shape(text)
     assert again is not None
-    assert described(again, 500, count).replace('"…"', "K") == described(shape, 500, count).replace('"key 0"', "K")
+    assert render_shape(again, 500, count_tokens).replace('"…"', "K") == render_shape(shape, 500, count_tokens).replace(
+        '"key 0"', "K"
+    )
 
 
 def test_nobody_s_data_is_written():
-    shape = infer({"people": [{"mail": SECRET}], "by_mail": {f"{n}{SECRET}": n for n in range(40)}})
-    assert SECRET not in (dumped(shape) or SECRET)
+    shape = infer_shape({"people": [{"mail": SECRET}], "by_mail": {f"{n}{SECRET}": n for n in range(40)}})
+    assert SECRET not in (dump_shape(shape) or SECRET)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"n": "x"}', '{"n": 1, "fields": []}', '{"n":1,"keys":[1]}'])
 def test_what_is_no_shape_is_none(text: str):
-    assert loaded(text) is None
+    assert load_shape(text) is None
 
 
 async def test_what_was_learnt_is_known_after_a_restart(tmp_path: Path):
     first = record(tmp_path)
-    shapes = Shapes(record=first)
+    shapes = LearnedShapes(store=first)
     shapes.learn(TOOL, answer({"title": "x"}))
-    await shapes.tend()
+    await shapes.sync_with_storage()
     shapes.learn(TOOL, answer({"title": "x", "more": 1}))
-    await shapes.finish()
+    await shapes.flush()
     await first.close()
     second = record(tmp_path)
-    later = Shapes(record=second)
-    assert later.of(TOOL) is None
-    await later.tend()
-    assert later.told(TOOL, 200, count) == "returns (learned from 2 results): {title: string, more?: integer}"
-    for _ in range(ENOUGH):
+    later = LearnedShapes(store=second)
+    assert later.get(TOOL) is None
+    await later.sync_with_storage()
+    assert (
+        later.render_line(TOOL, 200, count_tokens)
+        == "returns (learned from 2 results): {title: string, more?: integer}"
+    )
+    for _ in range(MAX_LEARNED_RESULTS):
         later.learn(TOOL, answer({"title": "x"}))
-    assert "learned from 5 results" in later.told(TOOL, 200, count)
+    assert "learned from 5 results" in later.render_line(TOOL, 200, count_tokens)
     await second.close()
 
 
 async def test_what_was_learnt_here_is_not_replaced_by_what_is_on_record(tmp_path: Path):
     kept = record(tmp_path)
-    await kept.save_shapes([ShapeRow(TOOL.hash, 5, dumped(infer({"old": 1})) or "", 1.0), ShapeRow("x", 1, "{", 2.0)])
-    shapes = Shapes(record=kept)
+    await kept.save_shapes(
+        [ShapeRow(TOOL.hash, 5, dump_shape(infer_shape({"old": 1})) or "", 1.0), ShapeRow("x", 1, "{", 2.0)]
+    )
+    shapes = LearnedShapes(store=kept)
     shapes.learn(TOOL, answer({"new": 1}))
-    await shapes.tend()
-    assert "new" in shapes.told(TOOL, 200, count)
+    await shapes.sync_with_storage()
+    assert "new" in shapes.render_line(TOOL, 200, count_tokens)
     assert len(shapes) == 1
-    assert [row.results for row in await kept.shapes(10) if row.hash == TOOL.hash] == [1]
+    assert [row.results for row in await kept.load_shapes(10) if row.hash == TOOL.hash] == [1]
     await kept.close()
 
 
 async def test_a_record_that_cannot_be_used_costs_nothing_but_the_memory_of_it():
-    shapes = Shapes(record=Record("mysql://nowhere", None))
+    shapes = LearnedShapes(store=GatewayStore("mysql://nowhere", None))
     shapes.learn(TOOL, answer({"a": 1}))
-    await shapes.tend()
-    await shapes.finish()
-    assert shapes.of(TOOL) is not None
+    await shapes.sync_with_storage()
+    await shapes.flush()
+    assert shapes.get(TOOL) is not None
 
 
 async def test_old_shapes_are_dropped_with_the_rest(tmp_path: Path):
     kept = record(tmp_path)
     await kept.save_shapes([ShapeRow("old", 1, "{}", 0.0), ShapeRow("new", 1, "{}", 400 * 86_400.0)])
     await kept.prune(Retention(), 401 * 86_400.0)
-    assert [row.hash for row in await kept.shapes(10)] == ["new"]
+    assert [row.hash for row in await kept.load_shapes(10)] == ["new"]
     await kept.close()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from portico.execution import letting_go
-from portico.execution.letting_go import let_go
+from portico.json_text import deferred_release
+from portico.json_text.deferred_release import release_later
 from portico.upstream.backend import Raw
 
 PATIENCE_S = 20
@@ -24,7 +24,7 @@ class Freed(str):
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letting_go, "_AFTER_S", 0.001)
+    monkeypatch.setattr(deferred_release, "_DELAY_S", 0.001)
 
 
 def make_result() -> tuple[Raw, asyncio.Event]:
@@ -35,7 +35,7 @@ def make_result() -> tuple[Raw, asyncio.Event]:
 
 async def test_a_result_stays_whole_while_it_is_worked_on():
     result, freed = make_result()
-    async with let_go(result):
+    async with release_later(result):
         await asyncio.sleep(0.05)
         assert len(result["structuredContent"]["rows"]) == 10_001
     del result
@@ -47,7 +47,7 @@ async def test_what_somebody_else_holds_is_not_changed():
     result, freed = make_result()
     rows: list[Any] = result["structuredContent"]["rows"]
     other = rows[1]
-    async with let_go(result):
+    async with release_later(result):
         pass
     await asyncio.sleep(0.05)
     assert len(rows) == 10_001
@@ -60,7 +60,7 @@ async def test_what_somebody_else_holds_is_not_changed():
 async def test_a_result_that_fails_to_be_worked_on_is_freed_too():
     result, freed = make_result()
     with pytest.raises(ValueError, match="no"):
-        async with let_go(result):
+        async with release_later(result):
             raise ValueError("no")
     del result
     async with asyncio.timeout(PATIENCE_S):

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from portico.calls.server_limiter import Limit, ServerLimiter
 from portico.errors import BackendBusy
-from portico.execution.limiting import Gate, Limit
 
 PATIENCE_S = 30.0
 
 
-async def standing(gate: Gate, count: int) -> None:
+async def standing(gate: ServerLimiter, count: int) -> None:
     """Wait until so many stand in line."""
     async with asyncio.timeout(PATIENCE_S):
         while gate.waiting != count:  # noqa: ASYNC110  (a gate tells nobody who stands there)
@@ -20,20 +20,20 @@ async def standing(gate: Gate, count: int) -> None:
 class Crowd:
     """Callers of one gate, by number, and the order in which they came in."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: ServerLimiter) -> None:
         self.gate, self.inside, self.free = gate, list[int](), asyncio.Event()
 
     async def visit(self, number: int) -> None:
-        await self.gate.enter(PATIENCE_S)
+        await self.gate.acquire(PATIENCE_S)
         try:
             self.inside.append(number)
             await self.free.wait()
         finally:
-            self.gate.leave()
+            self.gate.release()
 
 
 async def test_no_more_than_so_many_are_inside_and_the_first_who_came_is_next():
-    gate = Gate("s", Limit(concurrency=2))
+    gate = ServerLimiter("s", Limit(concurrency=2))
     crowd = Crowd(gate)
     visits: list[asyncio.Task[None]] = []
     for number in range(6):
@@ -48,36 +48,36 @@ async def test_no_more_than_so_many_are_inside_and_the_first_who_came_is_next():
 
 
 async def test_who_comes_when_the_line_is_full_is_turned_away_at_once():
-    gate = Gate("s", Limit(concurrency=1, queue=1))
-    await gate.enter(None)
-    waiting = asyncio.create_task(gate.enter(None))
+    gate = ServerLimiter("s", Limit(concurrency=1, queue=1))
+    await gate.acquire(None)
+    waiting = asyncio.create_task(gate.acquire(None))
     await standing(gate, 1)
     with pytest.raises(BackendBusy, match="1 calls already wait") as caught:
-        await gate.enter(None)
+        await gate.acquire(None)
     assert (caught.value.kind, caught.value.retryable) == ("busy", True)
     assert caught.value.advice
-    gate.leave()
+    gate.release()
     await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_who_gets_no_turn_in_time_is_told_so_and_stands_in_nobody_s_way():
-    gate = Gate("s", Limit(concurrency=1))
-    await gate.enter(None)
+    gate = ServerLimiter("s", Limit(concurrency=1))
+    await gate.acquire(None)
     with pytest.raises(BackendBusy, match=r"no turn within 0\.01 s"):
-        await gate.enter(0.01)
+        await gate.acquire(0.01)
     assert (gate.running, gate.waiting) == (1, 0)
-    gate.leave()
-    await asyncio.wait_for(gate.enter(None), PATIENCE_S)
+    gate.release()
+    await asyncio.wait_for(gate.acquire(None), PATIENCE_S)
 
 
 async def test_who_goes_away_leaves_the_line_and_the_next_moves_up():
-    gate = Gate("s", Limit(concurrency=1))
-    await gate.enter(None)
+    gate = ServerLimiter("s", Limit(concurrency=1))
+    await gate.acquire(None)
     crowd = Crowd(gate)
     first, second = (asyncio.create_task(crowd.visit(number)) for number in (1, 2))
     await standing(gate, 2)
     first.cancel()
-    gate.leave()  # before the one who was cancelled could say so
+    gate.release()  # before the one who was cancelled could say so
     crowd.free.set()
     await asyncio.wait({first, second}, timeout=PATIENCE_S)
     assert first.cancelled()
@@ -85,12 +85,12 @@ async def test_who_goes_away_leaves_the_line_and_the_next_moves_up():
 
 
 async def test_a_turn_that_comes_as_its_owner_goes_is_given_to_the_next():
-    gate = Gate("s", Limit(concurrency=1))
-    await gate.enter(None)
+    gate = ServerLimiter("s", Limit(concurrency=1))
+    await gate.acquire(None)
     crowd = Crowd(gate)
     first, second = (asyncio.create_task(crowd.visit(number)) for number in (1, 2))
     await standing(gate, 2)
-    gate.leave()  # the turn is the first one's, who has not heard of it yet
+    gate.release()  # the turn is the first one's, who has not heard of it yet
     first.cancel()
     crowd.free.set()
     await asyncio.wait({first, second}, timeout=PATIENCE_S)
@@ -98,20 +98,20 @@ async def test_a_turn_that_comes_as_its_owner_goes_is_given_to_the_next():
 
 
 async def test_a_caller_s_many_calls_hold_up_another_caller_by_one():
-    gate = Gate("s", Limit(concurrency=1))
-    await gate.enter(None, "script")
+    gate = ServerLimiter("s", Limit(concurrency=1))
+    await gate.acquire(None, "script")
     inside: list[str] = []
 
     async def visit(caller: str) -> None:
-        await gate.enter(PATIENCE_S, caller)
+        await gate.acquire(PATIENCE_S, caller)
         inside.append(caller)
-        gate.leave(caller)
+        gate.release(caller)
 
     visits = [asyncio.create_task(visit("script")) for _ in range(16)]
     await standing(gate, 16)
     visits.append(asyncio.create_task(visit("other")))
     await standing(gate, 17)
-    gate.leave("script")
+    gate.release("script")
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*visits)
     assert "other" in inside[:2]
@@ -119,18 +119,18 @@ async def test_a_caller_s_many_calls_hold_up_another_caller_by_one():
 
 async def test_who_is_turned_away_is_told_when_to_come_again():
     now = [0.0]
-    gate = Gate("s", Limit(concurrency=1, queue=3), clock=lambda: now[0])
-    await gate.enter(None)
-    visits = [asyncio.create_task(gate.enter(None)) for _ in range(3)]
+    gate = ServerLimiter("s", Limit(concurrency=1, queue=3), clock=lambda: now[0])
+    await gate.acquire(None)
+    visits = [asyncio.create_task(gate.acquire(None)) for _ in range(3)]
     await standing(gate, 3)
     for _ in range(4):
         now[0] += 2
-        gate.leave()
+        gate.release()
         await standing(gate, 2)
-        visits.append(asyncio.create_task(gate.enter(None)))
+        visits.append(asyncio.create_task(gate.acquire(None)))
         await standing(gate, 3)
     with pytest.raises(BackendBusy) as caught:
-        await gate.enter(None)
+        await gate.acquire(None)
     assert caught.value.retry_after_s == 8.0, "four turns of two seconds"
     assert "Try again in 8 s" in caught.value.advice
     for visit in visits:
@@ -139,16 +139,16 @@ async def test_who_is_turned_away_is_told_when_to_come_again():
 
 async def test_so_many_begin_at_once_and_then_so_many_in_a_second():
     now = [0.0]
-    gate = Gate("s", Limit(rate_per_s=10, burst=2, queue=0), clock=lambda: now[0])
+    gate = ServerLimiter("s", Limit(rate_per_s=10, burst=2, queue=0), clock=lambda: now[0])
 
     async def let_in() -> int:
         count = 0
         for _ in range(10):
             try:
-                await gate.enter(None)
+                await gate.acquire(None)
             except BackendBusy:
                 break
-            gate.leave()
+            gate.release()
             count += 1
         return count
 
@@ -161,7 +161,7 @@ async def test_so_many_begin_at_once_and_then_so_many_in_a_second():
 
 
 async def test_those_who_wait_for_the_rate_come_in_by_themselves_in_order():
-    gate = Gate("s", Limit(rate_per_s=200, burst=1))
+    gate = ServerLimiter("s", Limit(rate_per_s=200, burst=1))
     crowd = Crowd(gate)
     crowd.free.set()
     async with asyncio.timeout(PATIENCE_S):
@@ -170,6 +170,6 @@ async def test_those_who_wait_for_the_rate_come_in_by_themselves_in_order():
 
 
 def test_no_limit_is_none():
-    assert Limit().none
-    assert not Limit(concurrency=1).none
-    assert not Limit(rate_per_s=0.5).none
+    assert Limit().is_unlimited
+    assert not Limit(concurrency=1).is_unlimited
+    assert not Limit(rate_per_s=0.5).is_unlimited

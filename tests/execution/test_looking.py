@@ -7,34 +7,35 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
+from portico.calls.cache import CacheRule, ResultCache
+from portico.calls.pipeline import CallContext, CallPipeline
+from portico.calls.shape_view import SHAPE_TOKENS, call_for_shape, describe_result
 from portico.catalog.tool import Tool, make_tool
-from portico.disclosure.tokens import count
 from portico.errors import InvalidArguments
-from portico.events import Bus, Event, ToolCalled
-from portico.execution.cache import Cache, CacheRule, age_of
-from portico.execution.call import Calls, Origin
-from portico.execution.learned import Shapes
-from portico.execution.looking import SHAPE_TOKENS, described_result, shape_of_call
+from portico.events import Event, EventBus, ToolCalled
+from portico.rendering.token_count import count_tokens
+from portico.results.learned_shapes import LearnedShapes
+from portico.results.marks import get_cache_age
 from portico.testing import FakeBackend
 from portico.upstream.backend import Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.lifecycle.supervisor import Upstream
 from tests.execution.json_values import issues, nested
 
 READ = make_tool("s", {"name": "read", "annotations": {"readOnlyHint": True}})
 WRITE = make_tool("s", {"name": "write"})
-ME = Origin(Caller("session", "client"))
+ME = CallContext(Caller("session", "client"))
 
 
 class House:
     """A pipeline over one fake server that counts its calls."""
 
     def __init__(self, answer: Raw) -> None:
-        self.bus, self.backend, self.shapes = Bus(), FakeBackend(), Shapes()
+        self.bus, self.backend, self.shapes = EventBus(), FakeBackend(), LearnedShapes()
         for name in ("read", "write"):
             self.backend.on_call(name, lambda arguments: answer)
         upstream = Upstream("s", self.backend, self.bus)
-        self.cache = Cache({"s": CacheRule(ttl_s=60)})
-        self.calls = Calls({"s": upstream}, {}, self.bus, cache=self.cache, shapes=self.shapes)
+        self.cache = ResultCache({"s": CacheRule(ttl_s=60)})
+        self.calls = CallPipeline({"s": upstream}, {}, self.bus, cache=self.cache, shapes=self.shapes)
         self.told: list[Event] = []
         self.bus.subscribe(self.told.append)
 
@@ -42,13 +43,13 @@ class House:
     def asked(self) -> int:
         return sum(method == "tools/call" for method, _ in self.backend.requests)
 
-    async def call(self, tool: Tool = READ, origin: Origin = ME) -> Raw:
+    async def call(self, tool: Tool = READ, origin: CallContext = ME) -> Raw:
         async with asyncio.timeout(20):
             return await self.calls.call(tool, {}, origin)
 
     async def look(self, tool: Tool = READ, **options: Any) -> str:
         async with asyncio.timeout(20):
-            return (await shape_of_call(self.calls, tool, {}, ME, count=count, **options))["content"][0]["text"]
+            return (await call_for_shape(self.calls, tool, {}, ME, count=count_tokens, **options))["content"][0]["text"]
 
 
 ITEMS: Raw = {"content": [], "structuredContent": {"items": issues(40), "total": 40}}
@@ -57,7 +58,7 @@ ITEMS: Raw = {"content": [], "structuredContent": {"items": issues(40), "total":
 async def test_a_kept_answer_is_given_and_told_as_a_call():
     house = House(ITEMS)
     first, second = await house.call(), await house.call()
-    assert (age_of(first), age_of(second) is not None) == (None, True)
+    assert (get_cache_age(first), get_cache_age(second) is not None) == (None, True)
     assert second["structuredContent"] == ITEMS["structuredContent"]
     assert house.asked == 1
     assert [event.ok for event in house.told if isinstance(event, ToolCalled)] == [True, True]
@@ -66,16 +67,16 @@ async def test_a_kept_answer_is_given_and_told_as_a_call():
 async def test_what_continues_an_earlier_round_is_never_answered_from_what_was_kept():
     house = House(ITEMS)
     await house.call()
-    await house.call(origin=Origin(ME.caller, extra={"inputResponses": {"a": 1}}))
+    await house.call(origin=CallContext(ME.caller, extra={"inputResponses": {"a": 1}}))
     assert house.asked == 2
-    await house.call(origin=Origin(ME.caller, extra={"_meta": {"progressToken": 1}}))
+    await house.call(origin=CallContext(ME.caller, extra={"_meta": {"progressToken": 1}}))
     assert house.asked == 2
 
 
 async def test_a_shape_is_learnt_from_real_calls():
     house = House(ITEMS)
     await house.call(WRITE)
-    assert house.shapes.told(WRITE, 100, count).startswith(
+    assert house.shapes.render_line(WRITE, 100, count_tokens).startswith(
         "returns (learned from 1 result): {items: [40 × {id: integer"
     )
 
@@ -100,7 +101,7 @@ async def test_looking_at_what_may_change_things_needs_the_caller_s_word():
 
 async def test_an_error_is_shown_as_it_is():
     answer = {"content": [{"type": "text", "text": "no such repo"}], "isError": True}
-    assert await shape_of_call(House(answer).calls, READ, {}, ME, count=count) == answer
+    assert await call_for_shape(House(answer).calls, READ, {}, ME, count=count_tokens) == answer
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,6 @@ async def test_an_error_is_shown_as_it_is():
     ],
 )  # fmt: skip
 def test_the_structure_of_anything_is_told_in_few_tokens(result: Raw, said: str):
-    told = described_result("s.read", result, count)
+    told = describe_result("s.read", result, count_tokens)
     assert said in told
-    assert count(told) <= SHAPE_TOKENS
+    assert count_tokens(told) <= SHAPE_TOKENS

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from portico.calls.pipeline import DEFAULT_CONTEXT
 from portico.config import Config
 from portico.errors import PorticoError
 from portico.events import Event, ScriptRan, WorkflowRan
-from portico.execution.call import NOBODY
-from portico.execution.means import MAX_REMEMBERING, Means
-from portico.execution.sandbox.script import Language
-from portico.execution.scripting.scripts import MAX_CODE, Around
-from portico.execution.workflow.workflows import Request
+from portico.meta_tools.runtimes import MAX_PENDING_PLANS, Runtimes
+from portico.scripts.runner import MAX_CODE_CHARS, ScriptContext
+from portico.scripts.sandbox.script import Language
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Raw
+from portico.workflows.runner import WorkflowRequest
 from tests.interaction.fakes import text, tool
 
 PATIENCE = 60
@@ -27,16 +27,16 @@ PATIENCE = 60
 class Office:
     """Means over one server, whose tool `wait` says when it is called and never answers."""
 
-    means: Means
+    means: Runtimes
     snapshot: Any
     called: asyncio.Event
     heard: list[Event] = field(default_factory=list[Event])
 
     async def script(self, code: str, language: Language = "lua") -> None:
-        await self.means.run_script(code, language, Around(self.snapshot), NOBODY)
+        await self.means.run_script(code, language, ScriptContext(self.snapshot), DEFAULT_CONTEXT)
 
     async def workflow(self, *steps: Raw) -> None:
-        await self.means.run_workflow(Request(list(steps)), self.snapshot, NOBODY)
+        await self.means.run_workflow(WorkflowRequest(list(steps)), self.snapshot, DEFAULT_CONTEXT)
 
     @property
     def outcome(self) -> str:
@@ -60,7 +60,7 @@ async def office() -> AsyncGenerator[Office]:
     backend.on_call("wait", wait)
     async with gateway_over({"s": backend}) as gateway:
         shapes = gateway._pipeline.shapes  # pyright: ignore[reportPrivateUsage]
-        means = Means(gateway.calls, shapes, Config(), gateway.learner, gateway.record, gateway.bus)
+        means = Runtimes(gateway.calls, shapes, Config(), gateway.learner, gateway.store, gateway.bus)
         made = Office(means, gateway.catalog.snapshot, called)
         gateway.bus.subscribe(made.heard.append, ScriptRan, WorkflowRan)
         try:
@@ -78,13 +78,13 @@ async def test_a_script_is_told_with_its_language_and_how_it_ended(code: str, ou
         assert house.outcome == outcome
         assert isinstance(house.heard[0], ScriptRan)
         assert house.heard[0].language == "lua"
-        assert set(house.means.scripts.workers) == {"lua"}
+        assert set(house.means.scripts.worker_counts) == {"lua"}
 
 
 async def test_a_script_that_is_not_run_at_all_is_refused() -> None:
     async with office() as house:
         with pytest.raises(PorticoError):
-            await house.script("x" * (MAX_CODE + 1))
+            await house.script("x" * (MAX_CODE_CHARS + 1))
         assert house.outcome == "refused"
 
 
@@ -92,11 +92,11 @@ async def test_a_script_at_work_has_a_worker_until_its_caller_gives_up() -> None
     async with office() as house:
         running = asyncio.create_task(house.script("return s.wait({}):await()"))
         await asyncio.wait_for(house.called.wait(), PATIENCE)
-        assert house.means.scripts.workers["lua"][0] == 1
+        assert house.means.scripts.worker_counts["lua"][0] == 1
         running.cancel()
         await asyncio.wait({running}, timeout=PATIENCE)
         assert house.outcome == "cancelled"
-        assert house.means.scripts.workers["lua"][0] == 0
+        assert house.means.scripts.worker_counts["lua"][0] == 0
 
 
 @pytest.mark.parametrize(("name", "outcome"), [("s.run", "finished"), ("s.fail", "failed")])
@@ -125,12 +125,12 @@ async def test_a_workflow_whose_caller_gives_up_is_cancelled() -> None:
 async def test_plans_that_come_faster_than_they_are_written_do_not_pile_up() -> None:
     async with office() as house:
         steps: list[Raw] = [{"id": name, "tool": "s.run", "arguments": {}} for name in ("one", "two")]
-        report = await house.means.run_workflow(Request(steps), house.snapshot, NOBODY)
-        for _ in range(10 * MAX_REMEMBERING):
-            house.means.remember(report, house.snapshot)
+        report = await house.means.run_workflow(WorkflowRequest(steps), house.snapshot, DEFAULT_CONTEXT)
+        for _ in range(10 * MAX_PENDING_PLANS):
+            house.means.remember_plan(report, house.snapshot)
         keeping = [task for task in asyncio.all_tasks() if task.get_name() == "keep a plan"]
-        assert len(keeping) == MAX_REMEMBERING
+        assert len(keeping) == MAX_PENDING_PLANS
         await asyncio.wait(keeping, timeout=PATIENCE)
         assert all(task.result() for task in keeping)
-        house.means.remember(report, house.snapshot)
+        house.means.remember_plan(report, house.snapshot)
         assert any(task.get_name() == "keep a plan" for task in asyncio.all_tasks()), "there is room again"

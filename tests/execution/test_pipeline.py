@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+from portico.calls.cache import CacheRule, ResultCache
+from portico.calls.pipeline import CallContext, CallPipeline
+from portico.calls.retry import RetryRule
+from portico.calls.server_limiter import Limit
 from portico.catalog.tool import Tool, make_tool
 from portico.errors import BackendBusy, BackendUnavailable, InvalidArguments
-from portico.events import Bus, Event, ToolCalled
-from portico.execution.cache import Cache, CacheRule
-from portico.execution.call import Calls, Origin
-from portico.execution.limiting import Limit
-from portico.execution.retrying import RetryRule
+from portico.events import Event, EventBus, ToolCalled
 from portico.testing import FakeBackend
-from portico.upstream.backend import Ask, Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.backend import Raw, RequestOptions
+from portico.upstream.lifecycle.supervisor import Upstream
 
 PATIENCE_S = 30.0
 INPUT: Raw = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -28,10 +28,10 @@ class House:
     """A pipeline over one fake server."""
 
     def __init__(self, limit: Limit | None = None, rule: RetryRule | None = None, **options: Any) -> None:
-        self.bus, self.called, self.fell = Bus(), list[ToolCalled](), asyncio.Event()
+        self.bus, self.called, self.fell = EventBus(), list[ToolCalled](), asyncio.Event()
         self.backend = FakeBackend([READ, WRITE, DECLARED])
         self.upstream = Upstream("s", self.backend, self.bus)
-        self.calls = Calls(
+        self.calls = CallPipeline(
             {"s": self.upstream},
             options.pop("timeouts", {}),
             self.bus,
@@ -53,7 +53,7 @@ class House:
         """Lose the conversation so many times in the middle of a call, then answer."""
         left = [times]
 
-        def answer(params: Raw, ask: Ask) -> Raw:
+        def answer(params: Raw, ask: RequestOptions) -> Raw:
             if left[0]:
                 left[0] -= 1
                 self.backend.die("it fell over")
@@ -63,10 +63,10 @@ class House:
 
         self.backend.on("tools/call", answer)
 
-    async def call(self, definition: Raw, arguments: Any = None, origin: Origin | None = None) -> Raw:
+    async def call(self, definition: Raw, arguments: Any = None, origin: CallContext | None = None) -> Raw:
         async with asyncio.timeout(PATIENCE_S):
             return await self.calls.call(
-                tool(definition), {"n": 1} if arguments is None else arguments, origin or Origin()
+                tool(definition), {"n": 1} if arguments is None else arguments, origin or CallContext()
             )
 
 
@@ -87,7 +87,7 @@ async def test_repaired_arguments_are_sent_and_said():
 
 
 async def test_a_repaired_question_is_the_same_question_to_the_cache():
-    house = House(cache=Cache({"s": CacheRule(ttl_s=60)}))
+    house = House(cache=ResultCache({"s": CacheRule(ttl_s=60)}))
     house.backend.on_call("read", lambda arguments: DONE)
     assert "_meta" not in await house.call(READ, {"n": 5})
     again = await house.call(READ, {"n": "5"})
@@ -145,9 +145,9 @@ async def test_a_call_too_many_is_busy_and_a_cancelled_one_gives_its_place_back(
 
 
 async def test_waiting_takes_from_the_time_a_call_may_take():
-    house, asks, free = House(Limit(concurrency=1), longest=PATIENCE_S), list[Ask](), asyncio.Event()
+    house, asks, free = House(Limit(concurrency=1), longest=PATIENCE_S), list[RequestOptions](), asyncio.Event()
 
-    async def answer(params: Raw, ask: Ask) -> Raw:
+    async def answer(params: Raw, ask: RequestOptions) -> Raw:
         asks.append(ask)
         await free.wait()
         return DONE
@@ -157,7 +157,7 @@ async def test_waiting_takes_from_the_time_a_call_may_take():
     await asyncio.wait(calls, timeout=0.05)
     free.set()
     await asyncio.gather(*calls)
-    first, second = (ask.longest or 0 for ask in asks)
+    first, second = (ask.total_timeout or 0 for ask in asks)
     assert first >= PATIENCE_S - 1
     assert second < PATIENCE_S - 0.03
 
@@ -165,7 +165,7 @@ async def test_waiting_takes_from_the_time_a_call_may_take():
 async def test_who_waits_longer_than_a_call_may_take_is_turned_away_unsent():
     house, begun = House(Limit(concurrency=1), longest=0.05), asyncio.Event()
 
-    async def never(params: Raw, ask: Ask) -> Raw:
+    async def never(params: Raw, ask: RequestOptions) -> Raw:
         begun.set()
         await asyncio.sleep(PATIENCE_S)
         return DONE
@@ -210,7 +210,7 @@ async def test_what_continues_an_earlier_round_is_not_repeated():
     house = House()
     house.lost(1, DONE)
     with pytest.raises(BackendUnavailable):
-        await house.call(READ, origin=Origin(extra={"requestState": "x"}))
+        await house.call(READ, origin=CallContext(extra={"requestState": "x"}))
     assert len(house.asked) == 1
 
 

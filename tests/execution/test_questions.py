@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from portico.calls import elicitation
+from portico.calls.elicitation import MAX_REQUESTS_AT_ONCE, call_with_elicitation
 from portico.errors import RemoteError
-from portico.execution import questions
-from portico.execution.questions import MAX_AT_ONCE, settled
 from portico.upstream.backend import Raw
 from tests.upstream.loopback import Caller
 
@@ -39,7 +39,7 @@ async def test_every_question_is_asked_and_the_call_made_again_with_the_answers_
     client.capabilities = {"roots": {}}
     form = {"method": "elicitation/create", "params": {"message": "?"}}
     server = Server(asking("one", a=ROOTS, b=form), asking(c=ROOTS), DONE)
-    assert await settled(server.call, {"_meta": {"x": 1}}, client, rounds=False) is DONE
+    assert await call_with_elicitation(server.call, {"_meta": {"x": 1}}, client, is_multi_round=False) is DONE
     answers = [(one.get("inputResponses"), one.get("requestState")) for one in server.heard]
     assert answers == [
         (None, None),
@@ -51,25 +51,25 @@ async def test_every_question_is_asked_and_the_call_made_again_with_the_answers_
 
 
 async def test_a_server_that_only_wants_its_state_back_gets_it_after_a_pause(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(questions, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(elicitation, "FIRST_POLL_S", 0.001)
     server = Server(asking("one"), asking("two"), DONE)
-    assert await settled(server.call, {}, Caller(), rounds=False) is DONE
+    assert await call_with_elicitation(server.call, {}, Caller(), is_multi_round=False) is DONE
     assert [dict(one) for one in server.heard] == [{}, {"requestState": "one"}, {"requestState": "two"}]
 
 
 async def test_a_client_with_rounds_of_its_own_gets_the_questions_and_so_does_whoever_cannot_be_asked():
     for relay, rounds in ((Caller(), True), (None, False)):
         result = asking(a=ROOTS)
-        assert await settled(Server(result).call, {}, relay, rounds=rounds) is result
+        assert await call_with_elicitation(Server(result).call, {}, relay, is_multi_round=rounds) is result
 
 
 @pytest.mark.parametrize(
-    "requests", [["roots/list"], {"a": "roots/list"}, {str(n): ROOTS for n in range(MAX_AT_ONCE + 1)}]
+    "requests", [["roots/list"], {"a": "roots/list"}, {str(n): ROOTS for n in range(MAX_REQUESTS_AT_ONCE + 1)}]
 )
 async def test_what_cannot_be_asked_is_an_error_and_not_a_wait(requests: Any):
     server = Server({"resultType": "input_required", "inputRequests": requests})
     with pytest.raises(RemoteError, match="server"):
-        await settled(server.call, {}, Caller(), rounds=False)
+        await call_with_elicitation(server.call, {}, Caller(), is_multi_round=False)
 
 
 async def test_one_refusal_ends_the_other_questions_and_the_call():
@@ -82,5 +82,5 @@ async def test_one_refusal_ends_the_other_questions_and_the_call():
     client = Choosy()
     server = Server(asking(a=ROOTS, b={"method": "sampling/createMessage"}))
     with pytest.raises(RemoteError, match="no model here"):
-        await settled(server.call, {}, client, rounds=False)
+        await call_with_elicitation(server.call, {}, client, is_multi_round=False)
     assert len(server.heard) == 1

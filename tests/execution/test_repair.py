@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portico.calls.repair import MAX_NOTES, repair_arguments
+from portico.calls.validation import is_valid, repair_or_raise
 from portico.catalog.tool import Tool, make_tool
-from portico.disclosure.example import example
 from portico.errors import InvalidArguments
-from portico.execution.repair import MAX_NOTES, repaired
-from portico.execution.validation import fits, mended
+from portico.rendering.examples import make_example
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
@@ -32,10 +32,10 @@ def tool(properties: Any, **more: Any) -> Tool:
 def meant(schema: Any, value: Any) -> Any:
     """What is made of one value; the value itself where nothing is."""
     one = tool({"a": schema}, required=["a"])
-    if fits(one, {"a": value}):
+    if is_valid(one, {"a": value}):
         return value
     try:
-        return mended(one, {"a": value}).arguments["a"]
+        return repair_or_raise(one, {"a": value}).arguments["a"]
     except InvalidArguments:
         return value
 
@@ -115,18 +115,18 @@ def test_what_could_be_meant_in_two_ways_or_in_none_is_left_alone(schema: Any, v
 
 def test_a_null_for_what_may_be_left_out_is_left_out():
     one = tool({"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"type": "string"}}, required=["c"])
-    repair = mended(one, {"a": None, "b": None, "c": "x"})
+    repair = repair_or_raise(one, {"a": None, "b": None, "c": "x"})
     assert repair.arguments == {"b": None, "c": "x"}
     assert repair.notes == ("a: null left out",)
     with pytest.raises(InvalidArguments):
-        mended(one, {"c": None})
+        repair_or_raise(one, {"c": None})
 
 
 def test_a_parameter_in_another_spelling_is_known_by_its_own_name():
     one = tool({"repo_name": {"type": "string"}, "page-size": {"type": "integer"}}, required=["repo_name"])
-    assert mended(one, {"repoName": "x", "page-size": 1}).arguments == {"repo_name": "x", "page-size": 1}
+    assert repair_or_raise(one, {"repoName": "x", "page-size": 1}).arguments == {"repo_name": "x", "page-size": 1}
     closed = tool({"repo_name": {"type": "string"}, "pageSize": {"type": "integer"}}, additionalProperties=False)
-    assert mended(closed, {"Repo-Name": "x", "page_size": "3"}).arguments == {"repo_name": "x", "pageSize": 3}
+    assert repair_or_raise(closed, {"Repo-Name": "x", "page_size": "3"}).arguments == {"repo_name": "x", "pageSize": 3}
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_a_parameter_in_another_spelling_is_known_by_its_own_name():
 )
 def test_a_name_that_may_be_another_is_not_guessed(arguments: Any):
     with pytest.raises(InvalidArguments, match="repo_name"):
-        mended(tool({"repo_name": {"type": "string"}}, required=["repo_name"]), arguments)
+        repair_or_raise(tool({"repo_name": {"type": "string"}}, required=["repo_name"]), arguments)
 
 
 def test_only_what_could_not_be_repaired_is_the_callers_to_mend():
     one = tool({"n": {"type": "integer"}, "m": {"type": "integer"}})
     with pytest.raises(InvalidArguments) as caught:
-        mended(one, {"n": "5", "m": "many"})
+        repair_or_raise(one, {"n": "5", "m": "many"})
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["m"]
 
 
@@ -148,13 +148,13 @@ def test_what_was_given_is_not_touched():
     one = tool({"l": INTEGERS, "o": PERSON})
     given: Any = {"l": ["1", 2], "o": {"age": "5"}}
     before = copy.deepcopy(given)
-    assert mended(one, given).arguments == {"l": [1, 2], "o": {"age": 5}}
+    assert repair_or_raise(one, given).arguments == {"l": [1, 2], "o": {"age": 5}}
     assert given == before
 
 
 def test_what_was_done_is_said_with_its_place():
     one = tool({"o": PERSON, "labels": STRINGS, "raw": OBJECT, "state": {"enum": ["OPEN"]}})
-    notes = mended(one, {"o": {"age": "5"}, "labels": "x", "raw": '{"a":1}', "state": "open"}).notes
+    notes = repair_or_raise(one, {"o": {"age": "5"}, "labels": "x", "raw": '{"a":1}', "state": "open"}).notes
     assert notes == (
         'o.age: "5" read as 5',
         "labels: one value made a list",
@@ -164,7 +164,7 @@ def test_what_was_done_is_said_with_its_place():
 
 
 def test_not_everything_is_said_of_many_repairs():
-    notes = mended(tool({"l": INTEGERS}), {"l": [str(n) for n in range(50)]}).notes
+    notes = repair_or_raise(tool({"l": INTEGERS}), {"l": [str(n) for n in range(50)]}).notes
     assert (len(notes), notes[-1]) == (MAX_NOTES + 1, f"and {50 - MAX_NOTES} more")
 
 
@@ -175,18 +175,18 @@ def test_references_are_followed_and_circles_end():
         "$defs": {"n": {"type": "integer"}, "loop": {"$ref": "#/$defs/loop"}},
     }
     one = make_tool("s", {"name": "t", "inputSchema": schema})
-    assert mended(one, {"child": {"child": {"n": "5"}}}).arguments == {"child": {"child": {"n": 5}}}
+    assert repair_or_raise(one, {"child": {"child": {"n": "5"}}}).arguments == {"child": {"child": {"n": 5}}}
     loop = {"properties": {"a": {"$ref": "#/$defs/loop"}}, "$defs": schema["$defs"]}
-    assert repaired(loop, {"a": "5"}) is None
+    assert repair_arguments(loop, {"a": "5"}) is None
 
 
 def test_arguments_as_json_text_are_read():
     one = tool({"n": {"type": "integer"}})
-    assert mended(one, '{"n": 5}').arguments == {"n": 5}
-    assert mended(one, []).arguments == {}
+    assert repair_or_raise(one, '{"n": 5}').arguments == {"n": 5}
+    assert repair_or_raise(one, []).arguments == {}
     for wrong in ("n=5", "[1]", None, 3, [1]):
         with pytest.raises(InvalidArguments, match="must be an object"):
-            mended(one, wrong)
+            repair_or_raise(one, wrong)
 
 
 json_values = st.recursive(
@@ -202,7 +202,7 @@ keywords = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(keywords, json_values, max_size=5), json_values)
 def test_any_schema_and_any_arguments_end_in_a_repair_that_fits_or_in_none(schema: Any, arguments: Any):
-    found = repaired(schema, arguments)
+    found = repair_arguments(schema, arguments)
     assert found is None or (found.notes and isinstance(found.arguments, dict))
 
 
@@ -237,8 +237,8 @@ def test_the_tools_of_real_servers_survive_every_mistake_and_most_are_understood
     tried: Counter[str] = Counter()
     understood: Counter[str] = Counter()
     for one in tools:
-        right = example(one)
-        if not fits(one, right):
+        right = make_example(one)
+        if not is_valid(one, right):
             continue
         wrong = {
             "quoted": mangled(right, quoted),
@@ -247,11 +247,11 @@ def test_the_tools_of_real_servers_survive_every_mistake_and_most_are_understood
             "names": {shouted(name): value for name, value in right.items()},
         }
         for kind, arguments in wrong.items():
-            if fits(one, arguments):
+            if is_valid(one, arguments):
                 continue
             tried[kind] += 1
             with contextlib.suppress(InvalidArguments):
-                assert fits(one, mended(one, arguments).arguments)
+                assert is_valid(one, repair_or_raise(one, arguments).arguments)
                 understood[kind] += 1
     assert min(tried.values()) > 100
     shares = {kind: understood[kind] / tried[kind] for kind in tried}
@@ -261,4 +261,4 @@ def test_the_tools_of_real_servers_survive_every_mistake_and_most_are_understood
 @pytest.mark.parametrize("text", ["{}", "null", " None ", '{"a": 1}'])
 def test_text_that_may_be_no_value_at_all_is_not_made_the_one_value_of_a_list(text: str):
     schema = {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}}
-    assert repaired(schema, {"tags": text}) is None
+    assert repair_arguments(schema, {"tags": text}) is None

@@ -11,8 +11,8 @@ import pytest
 
 from portico.access import Caller
 from portico.errors import UnknownName
-from portico.execution.results import ResultStore, Stored
-from portico.storage.result_files import ResultFiles, TooLarge
+from portico.results.store import ResultStore, StoredResult
+from portico.storage.result_files import ResultBodyTooLarge, ResultFiles
 
 ME, OTHER = Caller("mine", "client"), Caller("yours", "client")
 
@@ -26,14 +26,14 @@ class House:
         self.folder, self.now = folder, 1_000_000.0
         self.store = ResultStore(ResultFiles(folder, clock=lambda: self.now), clock=lambda: self.now, **options)
 
-    async def keep(self, caller: Caller = ME, size: int = 100) -> Stored:
+    async def keep(self, caller: Caller = ME, size: int = 100) -> StoredResult:
         async with asyncio.timeout(20):
-            return await self.store.keep(caller, "s.t", "text", ["x" * size])
+            return await self.store.save(caller, "s.t", "text", ["x" * size])
 
     def files(self) -> int:
         return sum(1 for _ in self.folder.glob("*.result"))
 
-    def has(self, stored: Stored, caller: Caller = ME) -> bool:
+    def has(self, stored: StoredResult, caller: Caller = ME) -> bool:
         try:
             return self.store.find(caller, stored.id) is stored
         except UnknownName:
@@ -51,7 +51,7 @@ async def test_what_failed_work_held_is_freed_without_the_garbage_collector(tmp_
     gc.disable()
     try:
         with pytest.raises(ValueError, match="no"):
-            await house.store.in_thread(ME, fail)
+            await house.store.run_in_thread(ME, fail)
         async with asyncio.timeout(20):
             while held[0]() is not None:  # noqa: ASYNC110 - its thread may still be on its way
                 await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_a_result_is_found_by_its_id_and_by_its_uri(tmp_path: Path):
     stored = await house.keep()
     assert house.store.find(ME, stored.id) is stored
     assert house.store.find(ME, f" portico://result/{stored.id}") is stored
-    assert (stored.size, stored.tool, house.store.held_bytes) == (100, "s.t", 100)
+    assert (stored.size, stored.tool, house.store.size_bytes) == (100, "s.t", 100)
 
 
 async def test_ids_are_long_and_never_the_same(tmp_path: Path):
@@ -97,7 +97,7 @@ async def test_a_result_ends_with_its_time_and_its_file_with_the_next_sweep(tmp_
     house.now += 60
     assert not house.has(stored)
     house.store.sweep()
-    assert (house.files(), house.store.held_bytes, len(house.store)) == (0, 0, 0)
+    assert (house.files(), house.store.size_bytes, len(house.store)) == (0, 0, 0)
 
 
 async def test_what_another_process_left_behind_is_swept(tmp_path: Path):
@@ -113,9 +113,9 @@ async def test_what_another_process_left_behind_is_swept(tmp_path: Path):
 
 async def test_one_that_is_too_large_is_not_kept(tmp_path: Path):
     house = House(tmp_path, result_bytes=1_000)
-    with pytest.raises(TooLarge):
+    with pytest.raises(ResultBodyTooLarge):
         await house.keep(size=1_001)
-    assert (house.files(), house.store.held_bytes) == (0, 0)
+    assert (house.files(), house.store.size_bytes) == (0, 0)
 
 
 async def test_when_there_is_no_room_the_oldest_of_who_holds_most_goes(tmp_path: Path):
@@ -124,7 +124,7 @@ async def test_when_there_is_no_room_the_oldest_of_who_holds_most_goes(tmp_path:
     mine = [await house.keep(ME, 300) for _ in range(3)]
     assert house.has(theirs, OTHER)
     assert [house.has(one) for one in mine] == [False, True, True]
-    assert house.store.held_bytes == 900
+    assert house.store.size_bytes == 900
     assert house.files() == 3
 
 
@@ -146,7 +146,7 @@ async def test_a_caller_who_leaves_while_it_is_written_leaves_no_file(tmp_path: 
         go_on.wait(20)
         yield "y"
 
-    keeping = asyncio.create_task(house.store.keep(ME, "s.t", "text", slowly()))
+    keeping = asyncio.create_task(house.store.save(ME, "s.t", "text", slowly()))
     await asyncio.wait_for(asyncio.to_thread(begun.wait, 20), 20)
     keeping.cancel()
     await asyncio.wait({keeping}, timeout=20)

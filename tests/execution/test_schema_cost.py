@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.execution.schema_cost import MAX_PEAK, PeakCounter, measure
+from portico.calls.schema_cost import MAX_PEAK, PeakCounter, measure_value
 
 
 def peak(schema: dict[str, Any], levels: int = 3) -> int:
-    return PeakCounter(schema).peak(levels)
+    return PeakCounter(schema).count_peak(levels)
 
 
 def shared_branches(depth: int) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def test_shared_references_are_counted_once_for_each_way_to_them():
 
 def test_a_recursive_schema_costs_by_the_levels_of_the_value():
     counter = PeakCounter(RECURSIVE)
-    counts = [counter.peak(levels) for levels in (1, 2, 3, 4)]
+    counts = [counter.count_peak(levels) for levels in (1, 2, 3, 4)]
     assert counts == sorted(counts)
     assert counts[-1] >= 2**4
-    assert counter.peak(60) >= MAX_PEAK
+    assert counter.count_peak(60) >= MAX_PEAK
 
 
 class ReadSchema(dict[str, Any]):
@@ -62,10 +62,10 @@ class ReadSchema(dict[str, Any]):
 def test_a_schema_that_is_too_much_to_count_is_counted_once_for_each_depth():
     below = {"$ref": "#"}
     counter = PeakCounter(ReadSchema({"anyOf": [ReadSchema({"items": below}), ReadSchema({"items": below})]}))
-    assert counter.peak(60) >= MAX_PEAK
+    assert counter.count_peak(60) >= MAX_PEAK
     reads = ReadSchema.reads
     assert reads
-    assert counter.peak(60) >= MAX_PEAK
+    assert counter.count_peak(60) >= MAX_PEAK
     assert ReadSchema.reads == reads
 
 
@@ -104,10 +104,10 @@ def test_keywords_that_take_longer_count_for_more(schema: dict[str, Any], least:
 
 
 def test_a_value_is_measured_without_walking_more_of_it_than_asked_for():
-    assert measure([0] * 1_000_000, 100).values > 100
-    size = measure({"ab": ["xyz", [1]], "c": None})
+    assert measure_value([0] * 1_000_000, 100).values > 100
+    size = measure_value({"ab": ["xyz", [1]], "c": None})
     assert (size.values, size.chars, size.levels) == (6, 6, 3)
-    assert measure(10**4000).values > 10_000
+    assert measure_value(10**4000).values > 10_000
 
 
 class Evaluation:
@@ -153,7 +153,7 @@ VALUES = st.recursive(
 @given(schema=SCHEMAS, a=SCHEMAS, b=SCHEMAS, value=VALUES)
 def test_no_value_is_checked_more_often_than_was_counted(schema: Any, a: Any, b: Any, value: Any):
     root = {"$defs": {"a": a, "b": b}, "allOf": []} | schema
-    counted = PeakCounter(root).peak(measure(value).levels)
+    counted = PeakCounter(root).count_peak(measure_value(value).levels)
     if counted >= MAX_PEAK:
         return  # such a schema is not used
     evaluation = Evaluation(root)

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jmespath.exceptions import JMESPathError
 
-from portico.disclosure.tokens import count
 from portico.errors import InvalidArguments
-from portico.execution import selecting
-from portico.execution.json_stream import Part, decoded, lines, parts
-from portico.execution.reading import page
-from portico.execution.selecting import is_field, selected
-from portico.upstream import json_windows
+from portico.json_text import chunked_decoder
+from portico.json_text.part_stream import JsonPart, decode_parts, encode_lines, to_parts
+from portico.rendering.token_count import count_tokens
+from portico.results import path_selection
+from portico.results.grep import take_page
+from portico.results.path_selection import is_field_path, select_path
 from tests.execution.json_values import VALUES, issues, nested
 
 VALUE = {"items": issues(50), "total": 50}
 
 
 def select(value: Any, path: str) -> Any:
-    return selected(parts(value), path).value
+    return select_path(to_parts(value), path).value
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_path_that_cannot_be_used_is_explained(path: str):
     ],
 )
 def test_a_path_that_would_never_end_is_given_up(path: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(selecting, "PATH_S", 1.0)
+    monkeypatch.setattr(path_selection, "PATH_TIMEOUT_S", 1.0)
     with pytest.raises(InvalidArguments):
         select(VALUE, path)
 
@@ -90,7 +90,7 @@ def test_a_path_of_any_depth_is_answered_or_refused(path: str):
 
 def test_a_path_that_doubles_references_can_be_read_page_by_page():
     found = select(VALUE, "|".join(["[@,@]"] * 40))
-    assert page(lines(parts(found)), 0, 100, count).text.startswith("[\n")
+    assert take_page(encode_lines(to_parts(found)), 0, 100, count_tokens).text.startswith("[\n")
 
 
 LARGE = {
@@ -119,7 +119,7 @@ PATHS = [
 def test_over_a_stream_it_selects_what_it_selects_from_the_value(
     path: str, window: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(json_windows, "WINDOW", window)
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", window)
     for value in (LARGE, {"data": {"items": issues(2)}, "total": 1}, issues(40, body=100), [], {}, 5, None):
         try:
             expected = jmespath.search(path, value)
@@ -128,7 +128,7 @@ def test_over_a_stream_it_selects_what_it_selects_from_the_value(
                 select(value, path)
             continue
         assert select(value, path) == expected
-        assert selected(decoded(json.dumps(value)), path).value == expected
+        assert select_path(decode_parts(json.dumps(value)), path).value == expected
 
 
 @given(VALUES, st.sampled_from(["[*]", "*", "[0]", "[1:]", "[?@]", "a", "[]", "[*][*]", "*[]", "[0][0]", "@"]))
@@ -190,7 +190,7 @@ def test_functions_over_many_items_are_those_of_jmespath(size: int):
     ],
 )
 def test_what_steps_make_is_counted_with_what_it_is_made_of(path: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(selecting, "PATH_S", 100.0)
+    monkeypatch.setattr(path_selection, "PATH_TIMEOUT_S", 100.0)
     with pytest.raises(InvalidArguments, match="yields too much"):
         select({"text": "x" * 90}, path)
 
@@ -206,22 +206,22 @@ def test_the_first_of_many_are_had_without_reading_the_rest():
 
     def counted() -> Any:
         nonlocal read
-        part: Part
-        for part in decoded(json.dumps({"items": issues(100_000)})):
+        part: JsonPart
+        for part in decode_parts(json.dumps({"items": issues(100_000)})):
             read += 1
             yield part
 
-    assert selected(counted(), "items[2:4].id").value == [2, 3]
+    assert select_path(counted(), "items[2:4].id").value == [2, 3]
     assert read < 20
 
 
 def test_closing_takes_apart_what_was_built_and_nothing_else():
     text = json.dumps({"items": issues(50)})
     for path in ("items", "items[*]", "`[1, 2]`", "[items, `{}`]", "[`[[1]]`][]"):
-        first = selected(decoded(text), path)
+        first = select_path(decode_parts(text), path)
         told = json.dumps(first.value)
         first.close()
-        again = selected(decoded(text), path)
+        again = select_path(decode_parts(text), path)
         assert json.dumps(again.value) == told
         again.close()
 
@@ -236,14 +236,14 @@ def test_closing_takes_apart_what_was_built_and_nothing_else():
      "content.nothing.here", "content.items[-1].id"],
 )  # fmt: skip
 def test_a_path_below_a_field_selects_what_it_would_select_from_the_whole(path: str):
-    assert selected(parts(VALUE), path, member="content").value == jmespath.search(path, {"content": VALUE})
+    assert select_path(to_parts(VALUE), path, member="content").value == jmespath.search(path, {"content": VALUE})
 
 
 @pytest.mark.parametrize("path", ["total", "items.content", "[0]", "@", "keys(@)", "other.content", "[content]"])
 def test_a_path_that_does_not_begin_with_the_field_finds_nothing_below_it(path: str):
-    assert selected(parts(VALUE), path, member="content").value is None
+    assert select_path(to_parts(VALUE), path, member="content").value is None
 
 
 def test_a_field_is_named_bare_or_quoted():
-    assert all(is_field(path, "näme") for path in ("näme", " näme ", '"näme"', '"n\\u00e4me"'))
-    assert not any(is_field(path, "näme") for path in ("näme.x", "", '"näme', "[" * 5_000, "name"))
+    assert all(is_field_path(path, "näme") for path in ("näme", " näme ", '"näme"', '"n\\u00e4me"'))
+    assert not any(is_field_path(path, "näme") for path in ("näme.x", "", '"näme', "[" * 5_000, "name"))

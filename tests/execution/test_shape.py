@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog.tool import make_tool
-from portico.disclosure.tokens import count
-from portico.execution.learned import ENOUGH, Shapes, value_of
-from portico.execution.shape import described, infer, merge, sampled
+from portico.rendering.token_count import count_tokens
+from portico.results.learned_shapes import MAX_LEARNED_RESULTS, LearnedShapes, extract_value
+from portico.results.shape import infer_shape, merge_shapes, render_samples, render_shape
 from tests.execution.json_values import VALUES, issues, nested
 
 TOOL = make_tool("s", {"name": "list"})
 
 
 def told(*values: Any, tokens: int = 600) -> str:
-    shape = infer(values[0])
+    shape = infer_shape(values[0])
     for value in values[1:]:
-        shape = merge(shape, infer(value))
-    return described(shape, tokens, count)
+        shape = merge_shapes(shape, infer_shape(value))
+    return render_shape(shape, tokens, count_tokens)
 
 
 @pytest.mark.parametrize(
@@ -51,30 +51,37 @@ def test_shapes_of_several_results_are_told_as_one():
 
 
 def test_each_array_has_one_sample():
-    shape = infer({"total": 2, "items": issues(4)})
-    samples = sampled(shape, 300, count)
+    shape = infer_shape({"total": 2, "items": issues(4)})
+    samples = render_samples(shape, 300, count_tokens)
     assert samples[0].startswith('items[0]: {"id":0,"title":"Issue number 0"')
     assert samples[1] == 'items[0].labels[0]: "bug"'
 
 
 @given(VALUES, st.sampled_from([5, 30, 150, 600]))
 def test_no_value_takes_more_tokens_than_it_may(value: Any, tokens: int):
-    shape = infer(value)
-    assert count(described(shape, tokens, count)) <= tokens
-    assert sum(count(line) + 1 for line in sampled(shape, tokens, count)) <= tokens
+    shape = infer_shape(value)
+    assert count_tokens(render_shape(shape, tokens, count_tokens)) <= tokens
+    assert sum(count_tokens(line) + 1 for line in render_samples(shape, tokens, count_tokens)) <= tokens
 
 
 @given(VALUES, VALUES)
 def test_merging_has_no_order_but_that_of_names(one: Any, other: Any):
-    first, second = infer(one), infer(other)
-    there, back = merge(first, second), merge(second, first)
-    assert (there.seen, there.scalars, there.length, there.keys) == (back.seen, back.scalars, back.length, back.keys)
+    first, second = infer_shape(one), infer_shape(other)
+    there, back = merge_shapes(first, second), merge_shapes(second, first)
+    assert (there.seen_count, there.scalars, there.length, there.keys) == (
+        back.seen_count,
+        back.scalars,
+        back.length,
+        back.keys,
+    )
     assert set(there.fields or ()) == set(back.fields or ())
 
 
 @given(VALUES)
 def test_merging_with_itself_tells_the_same(value: Any):
-    assert described(merge(infer(value), infer(value)), 10**6, count) == described(infer(value), 10**6, count)
+    assert render_shape(merge_shapes(infer_shape(value), infer_shape(value)), 10**6, count_tokens) == render_shape(
+        infer_shape(value), 10**6, count_tokens
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,8 +91,8 @@ def test_merging_with_itself_tells_the_same(value: Any):
      [{f"c{n}_{m}": m for m in range(30)} for n in range(300)]],
 )  # fmt: skip
 def test_what_is_deep_or_wide_is_told_in_few_tokens(value: Any):
-    assert count(told(value)) <= 600
-    assert count(told(value, tokens=40)) <= 40
+    assert count_tokens(told(value)) <= 600
+    assert count_tokens(told(value, tokens=40)) <= 40
 
 
 def result(value: Any) -> dict[str, Any]:
@@ -93,23 +100,26 @@ def result(value: Any) -> dict[str, Any]:
 
 
 def test_a_shape_is_learnt_from_the_first_results_of_a_tool():
-    shapes = Shapes()
-    assert shapes.told(TOOL, 100, count) == ""
+    shapes = LearnedShapes()
+    assert shapes.render_line(TOOL, 100, count_tokens) == ""
     shapes.learn(TOOL, result({"id": 1}))
-    assert shapes.told(TOOL, 100, count) == "returns (learned from 1 result): {id: integer}"
-    for number in range(ENOUGH):
+    assert shapes.render_line(TOOL, 100, count_tokens) == "returns (learned from 1 result): {id: integer}"
+    for number in range(MAX_LEARNED_RESULTS):
         shapes.learn(TOOL, result({"id": number, "new": True}))
-    assert shapes.told(TOOL, 100, count) == f"returns (learned from {ENOUGH} results): {{id: integer, new?: boolean}}"
+    assert (
+        shapes.render_line(TOOL, 100, count_tokens)
+        == f"returns (learned from {MAX_LEARNED_RESULTS} results): {{id: integer, new?: boolean}}"
+    )
 
 
 def test_another_definition_is_learnt_anew():
-    shapes = Shapes()
+    shapes = LearnedShapes()
     shapes.learn(TOOL, result({"id": 1}))
-    assert shapes.of(make_tool("s", {"name": "list", "description": "Now better."})) is None
+    assert shapes.get(make_tool("s", {"name": "list", "description": "Now better."})) is None
 
 
 def test_nothing_is_learnt_from_errors_texts_and_questions():
-    shapes = Shapes()
+    shapes = LearnedShapes()
     shapes.learn(TOOL, {**result({"id": 1}), "isError": True})
     shapes.learn(TOOL, {"content": [{"type": "text", "text": "just words"}]})
     shapes.learn(TOOL, {"resultType": "input_required", "structuredContent": {"a": 1}})
@@ -118,11 +128,11 @@ def test_nothing_is_learnt_from_errors_texts_and_questions():
 
 
 def test_only_so_many_tools_are_remembered_and_the_oldest_goes():
-    shapes = Shapes(max_tools=2)
+    shapes = LearnedShapes(max_tools=2)
     tools = [make_tool("s", {"name": f"t{n}"}) for n in range(3)]
     for tool in tools:
         shapes.learn(tool, result({"a": 1}))
-    assert [shapes.of(tool) is not None for tool in tools] == [False, True, True]
+    assert [shapes.get(tool) is not None for tool in tools] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -138,4 +148,4 @@ def test_only_so_many_tools_are_remembered_and_the_oldest_goes():
     ],
 )
 def test_a_result_without_structure_is_the_json_its_text_is(content: list[str], value: Any):
-    assert value_of({"content": [{"type": "text", "text": text} for text in content]}) == value
+    assert extract_value({"content": [{"type": "text", "text": text} for text in content]}) == value

@@ -11,13 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.disclosure.tokens import count, exact_counter
-from portico.execution.json_stream import parts
-from portico.execution.sampling import Sampler
-from portico.execution.summary import HEADER_TOKENS, Facts, Way, header, matching, text_facts
+from portico.json_text.part_stream import to_parts
+from portico.rendering.token_count import count_tokens, load_exact_counter
+from portico.results.summary import (
+    SUMMARY_TOKENS,
+    ResultAccess,
+    ResultFacts,
+    collect_text_facts,
+    find_matching_lines,
+    render_summary,
+)
+from portico.results.value_sample import ValueSampler
 from tests.execution.json_values import VALUES, issues, nested
 
-WAY = Way("jePHEzpX68W__NLnizrx1g", "portico://result/jePHEzpX68W__NLnizrx1g", 60)
+WAY = ResultAccess("jePHEzpX68W__NLnizrx1g", "portico://result/jePHEzpX68W__NLnizrx1g", 60)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +33,7 @@ def exact() -> Callable[[str], int]:
     shared = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).parents[2].parent / "shared")
     before = os.environ.get("TIKTOKEN_CACHE_DIR")
     os.environ.setdefault("TIKTOKEN_CACHE_DIR", str(shared / "tokenizer"))
-    counter = exact_counter()
+    counter = load_exact_counter()
     if before is None:
         del os.environ["TIKTOKEN_CACHE_DIR"]
     if counter is None:
@@ -34,20 +41,22 @@ def exact() -> Callable[[str], int]:
     return counter.count
 
 
-def json_facts(value: Any, tool: str = "github.list_issues") -> Facts:
-    sampler = Sampler()
-    for _ in sampler.watch(parts(value)):
+def json_facts(value: Any, tool: str = "github.list_issues") -> ResultFacts:
+    sampler = ValueSampler()
+    for _ in sampler.watch(to_parts(value)):
         pass
-    return Facts(tool, "json", 10_000_000, 2_500_000, sampler.value)
+    return ResultFacts(tool, "json", 10_000_000, 2_500_000, sampler.value)
 
 
 def text_header(text: str, intent: str = "") -> str:
-    lines, head, tail, matches = text_facts(text, intent)
-    return header(Facts("logs.read", "text", len(text), 100, None, lines, head, tail, matches), WAY, count)
+    lines, head, tail, matches = collect_text_facts(text, intent)
+    return render_summary(
+        ResultFacts("logs.read", "text", len(text), 100, None, lines, head, tail, matches), WAY, count_tokens
+    )
 
 
 def test_a_uniform_list_is_told_as_columns_and_first_rows():
-    told = header(json_facts({"data": {"items": issues(5_321)}, "next": None}), WAY, count)
+    told = render_summary(json_facts({"data": {"items": issues(5_321)}, "next": None}), WAY, count_tokens)
     assert "10.0 MB of JSON, about 2.5 million tokens" in told
     assert "items: [5,321 × {id: integer, title: string" in told
     assert "data.items has 5,321 rows. Columns: id | title | state | labels | body" in told
@@ -73,24 +82,26 @@ def test_text_is_told_by_its_head_its_tail_and_what_fits_the_intent():
 
 def test_matches_are_the_lines_with_most_words_of_the_intent():
     text = "a disk\nnothing\na full disk here\nfull of it\na Full Disk again\na disk\n"
-    assert matching(text, "which disk is full?") == ("a disk", "a full disk here", "a Full Disk again")
-    assert matching(text, "the") == ()
-    assert matching(text, "absent") == ()
+    assert find_matching_lines(text, "which disk is full?") == ("a disk", "a full disk here", "a Full Disk again")
+    assert find_matching_lines(text, "the") == ()
+    assert find_matching_lines(text, "absent") == ()
 
 
 def test_the_one_field_that_a_text_came_in_is_named():
-    told = header(replace(json_facts({"orders": issues(50)}), member="content"), WAY, count)
+    told = render_summary(replace(json_facts({"orders": issues(50)}), member="content"), WAY, count_tokens)
     assert "\nIt is the text of content, the only field of the answer.\nShape: {orders: [50 ×" in told
 
 
 def test_an_error_and_what_could_not_be_kept_are_said():
-    told = header(Facts("a.b", "text", 90_000, 22_513, None, 9, failed=True), None, count)
+    told = render_summary(ResultFacts("a.b", "text", 90_000, 22_513, None, 9, is_error=True), None, count_tokens)
     assert told.startswith("a.b answered (it says this is an error) with 90 KB of text in 9 lines, about 23,000 tokens")
     assert told.endswith("Ask the tool for less: a filter, a limit, a page.")
 
 
 def test_without_read_result_the_resource_is_named():
-    told = header(json_facts(issues(50)), Way("x", "portico://result/x", 60, by_tool=False), count)
+    told = render_summary(
+        json_facts(issues(50)), ResultAccess("x", "portico://result/x", 60, has_read_result=False), count_tokens
+    )
     assert "read_result" not in told
     assert told.endswith("The whole is the resource portico://result/x.")
 
@@ -98,12 +109,12 @@ def test_without_read_result_the_resource_is_named():
 @given(VALUES, st.text(max_size=300))
 def test_no_value_makes_a_header_too_long(exact: Callable[[str], int], value: Any, tool: str):
     for some in (value, [value] * 50, [{"a": value, "b": tool}] * 30):
-        assert exact(header(json_facts(some, tool), WAY, count)) <= HEADER_TOKENS
+        assert exact(render_summary(json_facts(some, tool), WAY, count_tokens)) <= SUMMARY_TOKENS
 
 
 @given(st.text(max_size=3_000), st.text(max_size=60))
 def test_no_text_makes_a_header_too_long(exact: Callable[[str], int], text: str, intent: str):
-    assert exact(text_header(text, intent)) <= HEADER_TOKENS
+    assert exact(text_header(text, intent)) <= SUMMARY_TOKENS
 
 
 ALPHABETS = {
@@ -138,12 +149,12 @@ def test_no_alphabet_makes_a_header_too_long(exact: Callable[[str], int], alphab
         for value in (rows, same, {"x": {word(9): same}}, [word(40)] * 100, {word(8): word(30) for _ in range(40)}):
             facts = json_facts(value, f"s.{word(120)}")
             for one in (facts, replace(facts, member=word(120))):
-                assert exact(header(one, WAY, count)) <= HEADER_TOKENS
+                assert exact(render_summary(one, WAY, count_tokens)) <= SUMMARY_TOKENS
         text = "\n".join(word(chance.randint(1, 200)) for _ in range(30))
-        assert exact(text_header(text, text[:30])) <= HEADER_TOKENS
+        assert exact(text_header(text, text[:30])) <= SUMMARY_TOKENS
 
 
 def test_what_is_deep_or_wide_makes_no_header_too_long(exact: Callable[[str], int]):
     wide = [{f"a_rather_long_column_name_{n}": "words of a cell " * 20 for n in range(300)}] * 50
     for value in (nested(22), nested(400), wide, {"rows": wide}, {"k" * 5_000: wide}, [[issues(30)] * 5] * 5):
-        assert exact(header(json_facts(value), WAY, count)) <= HEADER_TOKENS
+        assert exact(render_summary(json_facts(value), WAY, count_tokens)) <= SUMMARY_TOKENS

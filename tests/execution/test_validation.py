@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portico.calls.schema_cost import MAX_VALUES
+from portico.calls.validation import MAX_PROBLEM_CHARS, MAX_PROBLEMS, check_arguments, find_mismatches
 from portico.catalog.tool import Tool, make_tool
-from portico.disclosure.example import example
 from portico.errors import InvalidArguments
-from portico.execution.schema_cost import MAX_VALUES
-from portico.execution.validation import MAX_CHARS, MAX_PROBLEMS, check, mismatches
+from portico.rendering.examples import make_example
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
@@ -28,7 +28,7 @@ def tool(schema: Any = None, **definition: Any) -> Tool:
 
 def refused(schema: Any, arguments: Any) -> InvalidArguments:
     with pytest.raises(InvalidArguments) as caught:
-        check(tool(schema), arguments)
+        check_arguments(tool(schema), arguments)
     return caught.value
 
 
@@ -45,7 +45,7 @@ ISSUE = {
 
 
 def test_arguments_that_fit_pass():
-    check(tool(ISSUE), {"title": "x", "labels": [{"color": "red"}], "count": 5})
+    check_arguments(tool(ISSUE), {"title": "x", "labels": [{"color": "red"}], "count": 5})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_problem_names_where_and_why(arguments: Any, problem: str):
 )
 def test_an_unknown_name_is_told_the_parameter_that_was_probably_meant(schema: Any, arguments: Any, expected: Any):
     if expected is None:  # it may be left out, and others may be added
-        return check(tool(schema), arguments)
+        return check_arguments(tool(schema), arguments)
     problems = refused({"type": "object", **schema}, arguments).problems
     told = [problem for problem in problems if "did you mean" in problem]
     given, _, meant = expected.partition(" → ")
@@ -96,18 +96,18 @@ def test_at_most_a_few_problems_are_named():
 def test_a_wrong_value_of_a_megabyte_is_not_repeated_whole():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     error = refused(schema, {"n": "x" * 1_000_000})
-    assert len(error.message) < 2 * MAX_CHARS
+    assert len(error.message) < 2 * MAX_PROBLEM_CHARS
     assert error.problems[0].endswith('is not of type "integer"')
 
 
 @pytest.mark.parametrize("schema", [None, "text", 3, [], True], ids=repr)
 def test_a_tool_without_a_schema_is_not_checked(schema: Any):
-    check(tool(schema), {"anything": object})
-    check(tool(inputSchema=None), {"anything": 1})
+    check_arguments(tool(schema), {"anything": object})
+    check_arguments(tool(inputSchema=None), {"anything": 1})
 
 
 def test_an_empty_schema_allows_everything():
-    check(tool({}), {"anything": 1})
+    check_arguments(tool({}), {"anything": 1})
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_an_empty_schema_allows_everything():
     ids=["broken ref", "unknown type", "no properties", "broken pattern", "old draft", "own draft", "no list"],
 )
 def test_a_schema_that_cannot_be_used_leaves_the_judgement_to_the_server(schema: Any):
-    check(tool({"type": "object", **schema}), {"a": 1})
+    check_arguments(tool({"type": "object", **schema}), {"a": 1})
 
 
 def test_references_inside_the_schema_are_followed():
@@ -132,7 +132,7 @@ def test_references_inside_the_schema_are_followed():
         "type": "object",
         "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}, "c": {"$ref": "#"}},
     }
-    check(tool(schema), {"b": "x", "c": {"a": "y"}})
+    check_arguments(tool(schema), {"b": "x", "c": {"a": "y"}})
     assert "c.b" in refused(schema, {"c": {"b": 3}}).problems[0]
 
 
@@ -154,7 +154,7 @@ def test_a_remote_reference_is_never_fetched(tmp_path: Path):
         base = f"http://127.0.0.1:{server.server_address[1]}"
         for address in (f"{base}/schema.json", local.as_uri(), f"{base}/a#/definitions/b"):
             for schema in ({"properties": {"a": {"$ref": address}}}, {"$schema": address}):
-                check(tool({"type": "object", **schema}), {"a": 1})
+                check_arguments(tool({"type": "object", **schema}), {"a": 1})
         server.shutdown()
         thread.join(10)
     assert asked == []
@@ -188,7 +188,7 @@ keywords = st.sampled_from(
 )
 def test_any_schema_and_any_arguments_are_answered_with_yes_or_advice(schema: Any, arguments: Any):
     try:
-        check(tool(schema), arguments)
+        check_arguments(tool(schema), arguments)
         problems = 1
     except InvalidArguments as error:
         problems = len(error.problems)
@@ -203,12 +203,12 @@ def test_the_schemas_of_real_servers_all_work_and_their_examples_fit():
     unfit: list[str] = []
     for one in tools:
         try:
-            check(one, example(one))
+            check_arguments(one, make_example(one))
         except InvalidArguments as error:
             unfit.append(str(error))
         if required := one.input_schema.get("required"):
             with pytest.raises(InvalidArguments, match="is a required property"):
-                check(one, {})
+                check_arguments(one, {})
             assert required
     assert len(tools) == 4_136
     # Patterns and combinations that no example can be guessed for.
@@ -227,7 +227,7 @@ def laughing(levels: int) -> dict[str, Any]:
 
 @pytest.mark.timeout(20)
 def test_a_schema_that_unfolds_without_end_checks_nothing_instead_of_hanging():
-    check(make_tool("s", {"name": "t", "inputSchema": laughing(60)}), {"any": "thing"})
+    check_arguments(make_tool("s", {"name": "t", "inputSchema": laughing(60)}), {"any": "thing"})
 
 
 def test_a_schema_of_ordinary_size_is_checked_however_often_it_refers_to_itself():
@@ -237,13 +237,13 @@ def test_a_schema_of_ordinary_size_is_checked_however_often_it_refers_to_itself(
         "allOf": [{"required": ["name"]}],
     }
     tool = make_tool("s", {"name": "t", "inputSchema": schema})
-    check(tool, {"name": "a", "child": {"name": "b"}})
+    check_arguments(tool, {"name": "a", "child": {"name": "b"}})
     with pytest.raises(InvalidArguments):
-        check(tool, {"name": "a", "child": {"name": 1}})
+        check_arguments(tool, {"name": "a", "child": {"name": 1}})
 
 
 def test_an_answer_of_more_values_than_are_counted_is_not_checked():
     declared = tool(outputSchema={"type": "object", "additionalProperties": {"items": {"items": {"type": "string"}}}})
     rows = [[1] * 100 for _ in range(MAX_VALUES // 100)]
-    assert mismatches(declared, {"structuredContent": {"rows": rows[:10]}})
-    assert not mismatches(declared, {"structuredContent": {"rows": rows}})
+    assert find_mismatches(declared, {"structuredContent": {"rows": rows[:10]}})
+    assert not find_mismatches(declared, {"structuredContent": {"rows": rows}})

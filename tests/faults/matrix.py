@@ -20,9 +20,9 @@ from typing import Any
 
 import psutil
 
-from portico.app import Gateway
-from portico.config import BackendConfig, Config, Health, Limits, Restart, Timeouts
-from portico.storage.manifests import Manifests
+from portico.app import GatewayRuntime
+from portico.config import BackendConfig, Config, HealthConfig, LimitsConfig, RestartConfig, Timeouts
+from portico.storage.manifests import ManifestStore
 from portico.testing import serve_http
 from tests.faults.misbehaving.steps import LIMIT
 from tests.faults.table import Fault, Wire
@@ -75,11 +75,11 @@ async def run(
     for name in (*chosen, NEIGHBOUR):
         (folder / name).write_text("")
     async with served(wire, chosen, folder, mark) as servers:
-        limits = Limits.model_validate(
+        limits = LimitsConfig.model_validate(
             {"max_message_bytes": LIMIT, "start_concurrency": TOGETHER, "question_s": 2 * SHORT_S}
         )
-        async with Gateway(Config(servers=servers, limits=limits), manifests=Manifests(None)) as gateway:
-            await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+        async with GatewayRuntime(Config(servers=servers, limits=limits), manifests=ManifestStore(None)) as gateway:
+            await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
             async with serve_http(gateway) as url, raw_http(url, "legacy") as client:
                 home = (house or House)(gateway, client, folder)
                 gate = asyncio.Semaphore(together)
@@ -97,7 +97,7 @@ async def run(
 class House:
     """A gateway over servers whose faults can be switched."""
 
-    def __init__(self, gateway: Gateway, client: RawHttp, folder: Path) -> None:
+    def __init__(self, gateway: GatewayRuntime, client: RawHttp, folder: Path) -> None:
         self._gateway, self._client, self._folder = gateway, client, folder
 
     async def struck(self, fault: Fault) -> Cell:
@@ -124,14 +124,14 @@ class House:
             wrong.append(f"it did not recover: {await self.call(fault.id, 'last')}")
         if fault.lasting:
             self.switch(fault.id, fault.id)
-            await self._gateway.upstreams[fault.id].rest(0)
+            await self._gateway.upstreams[fault.id].stop_if_idle(0)
             await self.call(fault.id, "lasting")
         return Cell(outcome, tuple(wrong))
 
     async def _ill(self, fault: Fault, wrong: list[str]) -> Outcome:
         name = fault.id
         if fault.brought == "start":
-            await self._gateway.upstreams[name].rest(0)
+            await self._gateway.upstreams[name].stop_if_idle(0)
         self.switch(name, name)
         if fault.brought == "refresh":
             await self._gateway.refresh([name])
@@ -233,9 +233,9 @@ def _configured(target: Mapping[str, Any], fault: Fault | None) -> BackendConfig
         **target,
         # Refused probes and probes without an answer have waits of their own, of some seconds.
         timeouts=Timeouts(start_s=5.0 if short else LONG_S, call_s=call_s, list_s=SHORT_S),
-        restart=Restart(pause_s=0.05, longest_s=0.2, tries=10_000),
+        restart=RestartConfig(pause_s=0.05, longest_s=0.2, tries=10_000),
         # Only where nothing else would find it out: a busy machine is no reason to start the others anew.
-        health=Health(every_s=0.5, timeout_s=1, failures=2) if short else Health(every_s=0),
+        health=HealthConfig(every_s=0.5, timeout_s=1, failures=2) if short else HealthConfig(every_s=0),
     )
 
 

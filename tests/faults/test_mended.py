@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Raw
-from portico.upstream.telling import MAX_UNTOLD, Telling
-from portico.upstream.turns import TURN, Turns
+from portico.upstream.protocol.notification_queue import MAX_QUEUED, NotificationQueue
+from portico.upstream.transports.yield_budget import BUDGET_BYTES, YieldBudget
 from tests.upstream.loopback import PATIENCE_S, Caller
 from tests.upstream.raw_server import RawServer, conversation
 
@@ -48,26 +48,26 @@ class Slow(Caller):
 
 async def test_of_a_flood_of_reports_a_slow_caller_gets_the_newest_and_then_the_answer() -> None:
     caller: Any = Slow()
-    telling = Telling(lambda work: asyncio.create_task(work))
-    telling.tell(caller, "notifications/message", {"data": "first"})
+    telling = NotificationQueue(lambda work: asyncio.create_task(work))
+    telling.put(caller, "notifications/message", {"data": "first"})
     await asyncio.sleep(0)  # the first is on its way
     for number in range(10_000):
-        telling.tell(caller, "notifications/message", {"data": number})
+        telling.put(caller, "notifications/message", {"data": number})
     caller.takes.set()
     async with asyncio.timeout(PATIENCE_S):
-        await telling.told()
+        await telling.flush()
     told = [params["data"] for _, params in caller.told]
-    assert told == ["first", *range(10_000 - MAX_UNTOLD, 10_000)]
+    assert told == ["first", *range(10_000 - MAX_QUEUED, 10_000)]
 
 
 async def test_whoever_reads_a_flood_lets_others_have_their_turn() -> None:
     had: list[int] = []
-    turns, read = Turns(), 0
-    while read < 4 * TURN:
-        await turns.taken()
+    turns, read = YieldBudget(), 0
+    while read < 4 * BUDGET_BYTES:
+        await turns.maybe_yield()
         asyncio.get_running_loop().call_soon(had.append, read)
         turns.spend(100)
         read += 100
         if not had:
-            assert read < TURN, "nobody else had a turn"
+            assert read < BUDGET_BYTES, "nobody else had a turn"
     assert len(had) > 1

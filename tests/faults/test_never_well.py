@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from portico.testing import serve_http
 from tests.faults.matrix import NEIGHBOUR, PATIENCE_S, House, Outcome, served
 from tests.faults.table import FAULTS, Wire
@@ -25,14 +25,14 @@ FOUND_S = 40.0
 async def test_a_server_that_was_never_well_says_why_and_is_found_when_it_is(
     wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.app.gateway.HOUSEKEEPING_S", 1.0)
+    monkeypatch.setattr("portico.app.gateway.MAINTENANCE_INTERVAL_S", 1.0)
     faults = {fault.id: fault for fault in FAULTS if fault.id in NAMES}
     for name in (*faults, NEIGHBOUR):
         (tmp_path / name).write_text("" if name == NEIGHBOUR else name)
     mark = new_mark()
     async with served(wire, faults, tmp_path, mark) as servers:
-        async with Gateway(Config(servers=servers), manifests=Manifests(None)) as gateway:
-            await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+        async with GatewayRuntime(Config(servers=servers), manifests=ManifestStore(None)) as gateway:
+            await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
             async with serve_http(gateway) as url, raw_http(url, "legacy") as client:
                 house = House(gateway, client, tmp_path)
                 said = {name: await house.call(name, "too soon") for name in faults}

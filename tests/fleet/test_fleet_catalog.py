@@ -14,17 +14,17 @@ import pytest
 import pytest_asyncio
 from mcp.client import Client
 
-from portico.app import Gateway
-from portico.catalog.address import identifiers
-from portico.catalog.documents import documents
+from portico.app import GatewayRuntime
+from portico.catalog.address import assign_identifiers
+from portico.catalog.search_documents import build_documents
 from portico.catalog.snapshot import Snapshot
 from portico.config import BackendConfig, Config, Profile, ProfileBudgets
-from portico.disclosure import capability, discovery, metatools
-from portico.disclosure.shelves import Shelves
-from portico.disclosure.tokens import best_counter
+from portico.meta_tools import browse_tools, capability_index, tool_definitions
+from portico.rendering.token_count import get_best_counter
 from portico.search import Index
 from portico.testing import connect, gateway_over
 from portico.upstream.backend import Raw
+from portico.usage.ranked_catalog import RankedCatalog
 from tests.disclosure import asking
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
@@ -49,14 +49,14 @@ class Fleet:
     """The recordings, the gateway over them, and a client of it."""
 
     recordings: dict[str, Raw]
-    gateway: Gateway
+    gateway: GatewayRuntime
     client: Client
     wide: Client
     """A client of a profile with a larger budget, so that more tools fit one answer."""
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.gateway.view().snapshot
+        return self.gateway.get_view().snapshot
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -95,7 +95,7 @@ def tokens() -> Iterator[Callable[[str], int]]:
     with pytest.MonkeyPatch.context() as patch:
         if "TIKTOKEN_CACHE_DIR" not in os.environ:
             patch.setenv("TIKTOKEN_CACHE_DIR", str(SHARED / "tokenizer"))
-        yield best_counter().count
+        yield get_best_counter().count
 
 
 async def ask(client: Client, name: str, /, **arguments: Any) -> tuple[str, bool]:
@@ -140,7 +140,9 @@ async def test_what_else_the_servers_offer_is_kept_as_it_came(fleet: Fleet):
 async def test_the_full_description_of_every_tool_has_its_definition_unchanged(fleet: Fleet):
     upstream = {f"{slug}.{tool['name']}": tool for slug, record in fleet.recordings.items() for tool in record["tools"]}
     names = list(upstream)
-    waiting = [names[start : start + metatools.MAX_NAMES] for start in range(0, len(names), metatools.MAX_NAMES)]
+    waiting = [
+        names[start : start + tool_definitions.MAX_NAMES] for start in range(0, len(names), tool_definitions.MAX_NAMES)
+    ]
     seen: set[str] = set()
     while waiting:
         batch = waiting.pop(0)
@@ -164,7 +166,7 @@ async def test_the_full_description_of_every_tool_has_its_definition_unchanged(f
 
 
 async def test_flat_names_are_legal_and_unique(fleet: Fleet):
-    flat = fleet.snapshot.flat
+    flat = fleet.snapshot.tools_by_flat_name
     assert len(flat) == len(fleet.snapshot.tools)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in flat)
     assert sum(re.fullmatch(r".*_[0-9a-f]{8}", name) is not None for name in flat) < 60
@@ -172,15 +174,15 @@ async def test_flat_names_are_legal_and_unique(fleet: Fleet):
 
 async def test_every_tool_is_found_by_address_flat_name_and_identifier(fleet: Fleet):
     snapshot = fleet.snapshot
-    for flat, tool in snapshot.flat.items():
-        assert snapshot.tool(tool.address) is tool
-        assert snapshot.tool(flat) is tool
-    servers = identifiers(snapshot.servers)
+    for flat, tool in snapshot.tools_by_flat_name.items():
+        assert snapshot.resolve_tool(tool.address) is tool
+        assert snapshot.resolve_tool(flat) is tool
+    servers = assign_identifiers(snapshot.servers)
     assert sorted(servers.values()) == sorted(snapshot.servers)
     for word, server in servers.items():
-        for tool_word, name in identifiers(snapshot.servers[server].tools).items():
-            assert snapshot.tool(f"{word}.{tool_word}").address == f"{server}.{name}"
-            assert snapshot.tool(f"{word}__{tool_word}").address == f"{server}.{name}"
+        for tool_word, name in assign_identifiers(snapshot.servers[server].tools).items():
+            assert snapshot.resolve_tool(f"{word}.{tool_word}").address == f"{server}.{name}"
+            assert snapshot.resolve_tool(f"{word}__{tool_word}").address == f"{server}.{name}"
 
 
 async def test_every_usual_separator_leads_to_every_tool(fleet: Fleet):
@@ -193,7 +195,7 @@ async def test_every_usual_separator_leads_to_every_tool(fleet: Fleet):
             f"{tool.server}__{tool.name}",
             f"mcp__portico__{tool.server}__{tool.name}",
         ):
-            assert snapshot.tool(name) is tool
+            assert snapshot.resolve_tool(name) is tool
 
 
 async def test_a_call_is_answered_as_recorded_only(fleet: Fleet):
@@ -211,12 +213,12 @@ async def test_a_call_is_answered_as_recorded_only(fleet: Fleet):
 async def test_the_list_is_byte_identical_from_call_to_call_and_from_client_to_client(fleet: Fleet):
     lists = [(await client.list_tools()).model_dump_json() for client in (fleet.client, fleet.client, fleet.wide)]
     assert len(set(lists)) == 1
-    assert [tool.name for tool in (await fleet.client.list_tools()).tools] == list(metatools.NAMES)
+    assert [tool.name for tool in (await fleet.client.list_tools()).tools] == list(tool_definitions.META_TOOL_NAMES)
 
 
 async def test_the_capability_index_fits_its_tokens(fleet: Fleet, tokens: Callable[[str], int]):
-    index = capability.capability_index(fleet.snapshot.main_categories)
-    assert tokens(index) <= capability.CAPABILITY_INDEX_TOKENS
+    index = capability_index.build_capability_index(fleet.snapshot.main_categories)
+    assert tokens(index) <= capability_index.CAPABILITY_INDEX_TOKENS
     listed = (await fleet.client.list_tools()).tools[0]
     assert listed.description is not None
     assert listed.description.endswith(index)
@@ -271,11 +273,11 @@ async def test_browsing_leads_through_every_tool_exactly_once_and_in_budget(flee
 async def test_categories_lead_through_every_tool_exactly_once_and_in_budget(
     fleet: Fleet, tokens: Callable[[str], int], budget: int
 ):
-    shelves, seen = Shelves(fleet.snapshot), list[str]()
+    shelves, seen = RankedCatalog(fleet.snapshot), list[str]()
     for category in shelves.categories:
         cursor: str | None = None
         while True:
-            answer = discovery.browse(shelves, {}, budget, category=category, cursor=cursor)
+            answer = browse_tools.browse(shelves, {}, budget, category=category, cursor=cursor)
             assert tokens(answer) <= budget, category
             seen += shown(fleet, answer)
             cursor = cursor_in(answer)
@@ -308,7 +310,7 @@ async def test_a_search_leads_through_every_match_exactly_once(
 ):
     # By words: vectors come in while the gateway is new, and every one may move a tool to another page.
     entries = fleet.snapshot.servers
-    words = Snapshot(entries, Index.build(one for entry in entries.values() for one in documents(entry)))
+    words = Snapshot(entries, Index.build(one for entry in entries.values() for one in build_documents(entry)))
     total = asking.rank(words, query, server).total
     seen: list[str] = []
     cursor: str | None = None

@@ -15,12 +15,12 @@ import pytest
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
-from portico.catalog.visible import shown
-from portico.disclosure import render
-from portico.disclosure.example import example
-from portico.disclosure.prose import flat
-from portico.disclosure.render import full
-from portico.disclosure.tokens import count, exact_counter
+from portico.catalog.visible_text import sanitize_text
+from portico.rendering import tool as render
+from portico.rendering.examples import make_example
+from portico.rendering.prose import collapse_whitespace
+from portico.rendering.token_count import count_tokens, load_exact_counter
+from portico.rendering.tool import to_full_data
 from tests.disclosure.test_describing import answers, joined
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
@@ -29,7 +29,7 @@ FLEET = SHARED / "fleet" / "servers.jsonl.gz"
 pytestmark = pytest.mark.skipif(not FLEET.exists(), reason=f"the recorded fleet is not at {FLEET}")
 
 # Several tests read the same form of the same tool, and count it: each is made once.
-brief, schema, full_text = map(functools.cache, (render.brief, render.schema, render.full_text))
+brief, schema, full_text = map(functools.cache, (render.render_brief, render.render_schema, render.render_full_text))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def tokens() -> Iterator[Callable[[str], int]]:
     with pytest.MonkeyPatch.context() as patch:
         if "TIKTOKEN_CACHE_DIR" not in os.environ:
             patch.setenv("TIKTOKEN_CACHE_DIR", str(SHARED / "tokenizer"))
-        exact = exact_counter()
+        exact = load_exact_counter()
         if exact is None:
             pytest.skip("tiktoken or its o200k_base table is not at hand")
         yield functools.cache(exact.count)
@@ -79,13 +79,13 @@ def test_briefs_name_every_required_parameter(tools: list[Tool]):
 def test_full_carries_the_definition_unchanged(tools: list[Tool]):
     for tool in tools:
         upstream = orjson.loads(tool.blob)
-        assert orjson.loads(orjson.dumps(full(tool)))["definition"] == upstream
+        assert orjson.loads(orjson.dumps(to_full_data(tool)))["definition"] == upstream
         raw = [line for line in full_text(tool).split("\n") if line.startswith("inputSchema: ")][-1]
         assert orjson.loads(raw.removeprefix("inputSchema: ")) == upstream["inputSchema"], tool.address
 
 
 def test_examples_fit_their_schemas(tools: list[Tool]):
-    valid = sum(jsonschema_rs.is_valid(dict(tool.input_schema), example(tool)) for tool in tools)
+    valid = sum(jsonschema_rs.is_valid(dict(tool.input_schema), make_example(tool)) for tool in tools)
     assert valid / len(tools) >= 0.99
 
 
@@ -118,7 +118,7 @@ def test_the_estimate_is_close_to_the_exact_count_and_rather_high(
     total_estimate = total_exact = 0
     for tool in tools:
         shown = text(tool)
-        exact, estimate = tokens(shown), count(shown)
+        exact, estimate = tokens(shown), count_tokens(shown)
         total_estimate, total_exact = total_estimate + estimate, total_exact + exact
         if exact > 30:
             errors.append(estimate / exact - 1)
@@ -249,7 +249,9 @@ def test_what_a_caller_must_heed_is_seldom_left_out(tools: list[Tool]):
         text = "".join(schema(tool).split())
         for child in tool.input_schema.get("properties", {}).values():
             about = child.get("description") if isinstance(child, dict) else None
-            for sentence in re.findall(r"[^.!?]*\b[Mm]ust\b[^.!?]*", flat(shown(about))) if about else []:
+            for sentence in (
+                re.findall(r"[^.!?]*\b[Mm]ust\b[^.!?]*", collapse_whitespace(sanitize_text(about))) if about else []
+            ):
                 said += 1
                 kept += "".join(sentence.split())[:40] in text
     assert said > 300

@@ -22,10 +22,10 @@ from typing import Any
 
 from benchmarks.hostile.meter import METER, MeasuredLoop
 
-from portico.app import Gateway
-from portico.cli.collector import collect_garbage, own_collector
+from portico.app import GatewayRuntime
+from portico.calls.pipeline import CallContext
+from portico.cli.garbage_collector import collect_garbage, defer_full_collections
 from portico.errors import PorticoError
-from portico.execution.call import Origin
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Raw
 from tests.fuzz import paths, schemas
@@ -43,7 +43,7 @@ _RESULT_ID = re.compile(r"result_id\W+([\w-]{6,})")
 class Bench:
     """A gateway over one server whose listing and whose answers are set for each case; no wire is in between."""
 
-    def __init__(self, gateway: Gateway, server: FakeBackend) -> None:
+    def __init__(self, gateway: GatewayRuntime, server: FakeBackend) -> None:
         self._gateway, self._server = gateway, server
         self._answer: Raw = {"content": []}
         server.on("tools/call", lambda *_: self._answer)
@@ -52,7 +52,7 @@ class Bench:
         """What a meta-tool answers, or the error as an object."""
         try:
             params = {"name": tool, "arguments": arguments}
-            return await self._gateway.view().handle("tools/call", params, Origin(), "legacy")
+            return await self._gateway.get_view().handle("tools/call", params, CallContext(), "legacy")
         except PorticoError as error:
             return {"isError": True, "content": [{"type": "text", "text": str(error)}]}
 
@@ -189,7 +189,7 @@ def main() -> int:
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     threading.Thread(target=METER.watch_lock, daemon=True).start()
-    with own_collector(), asyncio.Runner(loop_factory=MeasuredLoop) as runner:
+    with defer_full_collections(), asyncio.Runner(loop_factory=MeasuredLoop) as runner:
         felt = runner.run(run(options))
     felt.sort(reverse=True)
     print(f"{len(felt)} cases; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config, Profile
 from portico.errors import RemoteError
 from portico.testing import FakeBackend, gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fuzz import noise
 from tests.fuzz.judging import judged, plain, tool_result
 from tests.fuzz.running import Running, examples, running
@@ -98,7 +98,7 @@ class House:
     """A server of each era whose next answer is set, and a client of each era at each of two doors."""
 
     running: Running
-    gateway: Gateway
+    gateway: GatewayRuntime
     clients: dict[tuple[Era, str], RawLines]
     answer: list[Raw | RemoteError] = field(default_factory=list)
 
@@ -112,7 +112,7 @@ class House:
 def house() -> Iterator[House]:
     answer: list[Raw | RemoteError] = []
 
-    async def answered(_: Raw, __: Ask) -> Raw:
+    async def answered(_: Raw, __: RequestOptions) -> Raw:
         if isinstance(answer[0], RemoteError):
             raise answer[0]
         return answer[0]
@@ -130,7 +130,9 @@ def house() -> Iterator[House]:
             config = Config(profiles={"all": Profile(exposure="full")})
             gateway = await loop.holder.hold(gateway_over({era: server(era) for era in ERAS}, config))
             clients: dict[tuple[Era, str], RawLines] = {
-                (era, way): await loop.holder.hold(raw_lines(gateway.door("all" if way == "flat" else None), era))
+                (era, way): await loop.holder.hold(
+                    raw_lines(gateway.get_endpoint("all" if way == "flat" else None), era)
+                )
                 for era in ERAS
                 for way in ("meta", "flat")
             }
@@ -218,7 +220,7 @@ async def test_a_state_that_is_no_text_is_refused(state: Any) -> None:
     backend = FakeBackend([{"name": "run", "inputSchema": {"type": "object"}}], era="modern")
     answers = iter([{"resultType": "input_required", "requestState": state}, {"content": []}])
     backend.on("tools/call", lambda *_: next(answers))
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         result = tool_result(await client.request("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}}))
     assert result is not None
     assert result.get("isError")

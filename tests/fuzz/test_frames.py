@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config, Profile
 from portico.errors import INVALID_REQUEST
 from portico.testing import gateway_over
@@ -30,7 +30,7 @@ class House:
     """A gateway that is served, and one client of it over HTTP."""
 
     running: Running
-    gateway: Gateway
+    gateway: GatewayRuntime
     http: Http
     root: str
     posted: dict[Era, Posted]
@@ -241,7 +241,7 @@ def test_any_bytes_on_a_connection_end_it_and_no_other(house: House, noise_bytes
 @pytest.fixture(scope="module")
 def piped(house: House) -> dict[Era, RawLines]:
     async def opened(era: Era) -> RawLines:
-        lines = RawLines(*await house.running.holder.hold(pipes_to(house.gateway.door())), era, {})
+        lines = RawLines(*await house.running.holder.hold(pipes_to(house.gateway.get_endpoint())), era, {})
         await lines.introduce()
         return lines
 
@@ -299,7 +299,7 @@ def test_a_pipe_full_of_noise_from_the_first_byte_ends_in_peace(house: House, bo
     """Before any greeting; the last line may be cut where the pipe closes."""
 
     async def spoken() -> list[Message]:
-        async with pipes_to(house.gateway.door()) as (reader, writer):
+        async with pipes_to(house.gateway.get_endpoint()) as (reader, writer):
             with suppress(ConnectionError):
                 writer.write(b"\n".join(bodies) + (b"\n" if whole else b""))
                 await writer.drain()

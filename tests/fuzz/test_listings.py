@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.client import Client
 
-from portico.app import Gateway
-from portico.catalog.tool import Tool, encoded
+from portico.app import GatewayRuntime
+from portico.catalog.tool import Tool, encode_json
 from portico.config import Config, Profile
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era, Raw
@@ -56,7 +56,7 @@ def nameable(listed: list[Any]) -> list[str]:
     found: list[str] = []
     for name in dict.fromkeys(names):
         try:
-            encoded(name)
+            encode_json(name)
         except ValueError:
             continue
         if name.strip():
@@ -94,14 +94,14 @@ async def called(client: RawLines, tools: list[Tool], arguments: Any) -> None:
             assert answer["content"][0]["text"] == f"{one.name!r} ran", answer
 
 
-async def listed_in_full(gateway: Gateway, tools: list[Tool], era: Era) -> None:
+async def listed_in_full(gateway: GatewayRuntime, tools: list[Tool], era: Era) -> None:
     """A strict client lists every tool, each by a name of its own that it can call."""
     async with connect(gateway, era=era, profile="all") as client:
         names = await strictly(client)
         assert len(names) == len(set(names)) == len(tools), names
         assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names), names
         assert said(await client.call_tool("s__fine", {})) == "'fine' ran"
-    async with raw_lines(gateway.door("all"), era) as raw:
+    async with raw_lines(gateway.get_endpoint("all"), era) as raw:
         listed = await pages(raw, "tools/list", "tools")
         plain(json.dumps(listed))
         for name in names:
@@ -121,17 +121,17 @@ async def strictly(client: Client) -> list[str]:
 async def looked_at(server: FakeBackend, arguments: Any, era: Era) -> list[Tool]:
     """The server's tools as the catalog has them, after everything has been asked about them."""
     async with gateway_over({"s": server, "other": backend([])}, CONFIG) as gateway:
-        snapshot = gateway.view().snapshot
+        snapshot = gateway.get_view().snapshot
         mine, all_of_them = list(snapshot.servers["s"].tools.values()), list(snapshot.tools.values())
         if mine:
-            async with raw_lines(gateway.door(), era) as client:
+            async with raw_lines(gateway.get_endpoint(), era) as client:
                 await discovered(client, mine)
                 await called(client, all_of_them, arguments)
             await listed_in_full(gateway, all_of_them, era)
-            async with raw_lines(gateway.door("some"), era) as client:
+            async with raw_lines(gateway.get_endpoint("some"), era) as client:
                 assert "result" in judged(await client.request("tools/list", {}))
                 assert "result" in judged(await client.request("tools/list", {"query": "the fine thing"}))
-        async with raw_lines(gateway.door(), "modern") as client:
+        async with raw_lines(gateway.get_endpoint(), "modern") as client:
             assert await call(client, "call_tool", name="other.fine", arguments={})
         return mine
 
@@ -196,7 +196,7 @@ LESSER = st.lists(
 
 async def looked_through(server: FakeBackend, era: Era) -> None:
     async with gateway_over({"s": server, "other": backend([])}, CONFIG) as gateway:
-        async with raw_lines(gateway.door(), era) as client:
+        async with raw_lines(gateway.get_endpoint(), era) as client:
             for method, key, asked, identity in (
                 ("resources/list", "resources", "resources/read", "uri"),
                 ("prompts/list", "prompts", "prompts/get", "name"),

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico import demo
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
-from portico.config.limits import Code
-from portico.disclosure import metatools
-from portico.execution.sandbox.script import LANGUAGES
+from portico.config.limits import CodeConfig
+from portico.meta_tools import tool_definitions
+from portico.scripts.sandbox.script import LANGUAGES
 from portico.testing import gateway_over
 from tests.fixtures import broken
 from tests.fuzz import noise
@@ -23,7 +23,12 @@ from tests.fuzz.judging import tool_result
 from tests.fuzz.running import Running, examples, running
 from tests.fuzz.wires import WIRES, Wire, asked, served, wires
 
-DISCOVERY = (metatools.SEARCH, metatools.BROWSE, metatools.DESCRIBE, metatools.READ)
+DISCOVERY = (
+    tool_definitions.SEARCH_TOOLS,
+    tool_definitions.BROWSE_TOOLS,
+    tool_definitions.DESCRIBE_TOOLS,
+    tool_definitions.READ_RESULT,
+)
 NORMAL = {"name": "calculator.evaluate", "arguments": {"expression": "6 * 7"}}
 NAMES = ["calculator.evaluate", "text.count_text", "stdio.echo", "notes.search_notes", "data.json_to_csv"]
 SEEN: dict[str, list[str]] = {
@@ -54,7 +59,7 @@ class House:
     """A gateway over the demo servers and one process, and every way into it."""
 
     running: Running
-    gateway: Gateway
+    gateway: GatewayRuntime
     wires: dict[str, Wire]
     seen: dict[str, list[str]] = field(default_factory=dict)
     """Texts that are right here: names, cursors, results."""
@@ -67,7 +72,7 @@ class House:
         return result
 
     def works(self, wire: str) -> None:
-        result = self.call(wire, metatools.CALL, NORMAL)
+        result = self.call(wire, tool_definitions.CALL_TOOL, NORMAL)
         assert result is not None
         assert result["structuredContent"]["decimal"] == "42", result
 
@@ -76,8 +81,8 @@ class House:
 def house() -> Iterator[House]:
     command, *more = broken("healthy")
     config = Config(
-        servers={**demo.servers(), "stdio": BackendConfig(command=command, args=tuple(more))},
-        code=Code(wall_s=5, cpu_s=1),
+        servers={**demo.make_demo_servers(), "stdio": BackendConfig(command=command, args=tuple(more))},
+        code=CodeConfig(wall_s=5, cpu_s=1),
     )
     with running() as loop:
 
@@ -93,19 +98,19 @@ def house() -> Iterator[House]:
 def seen_here(house: House) -> dict[str, list[str]]:
     """A cursor of each kind and the id of a stored result, to be mangled."""
     rows = json.dumps([{"a": n, "b": f"row {n} " * 20} for n in range(2_000)])
-    large = house.call("pipes_legacy", metatools.CALL, {"name": "stdio.echo", "arguments": {"rows": rows}})
+    large = house.call("pipes_legacy", tool_definitions.CALL_TOOL, {"name": "stdio.echo", "arguments": {"rows": rows}})
     read = re.search(r"result_id\W+([\w-]{6,})", json.dumps(large))
     assert read, large
-    part = house.call("pipes_legacy", metatools.READ, {"result_id": read[1]})
-    found = house.call("pipes_legacy", metatools.SEARCH, {"query": "text", "limit": 1})
-    browsed = house.call("pipes_legacy", metatools.BROWSE, {"server": "text", "page_size": 1})
+    part = house.call("pipes_legacy", tool_definitions.READ_RESULT, {"result_id": read[1]})
+    found = house.call("pipes_legacy", tool_definitions.SEARCH_TOOLS, {"query": "text", "limit": 1})
+    browsed = house.call("pipes_legacy", tool_definitions.BROWSE_TOOLS, {"server": "text", "page_size": 1})
     cursors = re.findall(r"cursor=\W*([\w-]{16,})", json.dumps([part, found, browsed]))
     assert len(cursors) == 3, (part, found, browsed)
     return {"cursor": cursors, "result_id": [read[1]]}
 
 
 def drawn(data: st.DataObject, house: House, name: str) -> Any:
-    return data.draw(noise.arguments(metatools.parameters(name), house.seen), label=name)
+    return data.draw(noise.arguments(tool_definitions.get_parameters(name), house.seen), label=name)
 
 
 @pytest.mark.parametrize("name", DISCOVERY)
@@ -121,19 +126,19 @@ def test_what_finds_and_reads_answers_whatever_it_is_passed(
 @examples(80)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
 def test_call_tool_answers_whatever_it_is_passed(house: House, data: st.DataObject, wire: str) -> None:
-    house.call(wire, metatools.CALL, drawn(data, house, metatools.CALL))
+    house.call(wire, tool_definitions.CALL_TOOL, drawn(data, house, tool_definitions.CALL_TOOL))
     house.works(wire)
 
 
 @examples(150)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
 def test_every_tool_answers_arguments_that_nearly_fit_it(house: House, data: st.DataObject, wire: str) -> None:
-    tools = house.gateway.view().snapshot.tools
+    tools = house.gateway.get_view().snapshot.tools
     tool = tools[data.draw(st.sampled_from(sorted(tools)), label="tool")]
     schema = {"properties": {"any": {}}, **tool.input_schema}
     arguments = data.draw(noise.arguments(schema, house.seen) if schema["properties"] else noise.OBJECTS, label="given")
     view = data.draw(st.sampled_from(["result", "shape"]), label="view")
-    house.call(wire, metatools.CALL, {"name": tool.address, "arguments": arguments, "view": view})
+    house.call(wire, tool_definitions.CALL_TOOL, {"name": tool.address, "arguments": arguments, "view": view})
     house.works(wire)
 
 
@@ -144,14 +149,14 @@ def test_a_script_of_noise_ends_and_says_why(house: House, language: str, data: 
     words = [word.encode().decode("unicode_escape") for word in SOUP[language].split(" ")]
     soup = st.lists(st.sampled_from(words), max_size=25).map(" ".join)
     code = data.draw(st.one_of(soup, soup, noise.TEXT, st.just("x = " + "[" * 5_000)), label="code")
-    house.call(wire, metatools.CODE, {"code": code, "language": language})
+    house.call(wire, tool_definitions.RUN_CODE, {"code": code, "language": language})
     house.works(wire)
 
 
 @examples(25)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
 def test_run_code_answers_whatever_it_is_passed(house: House, data: st.DataObject, wire: str) -> None:
-    house.call(wire, metatools.CODE, drawn(data, house, metatools.CODE))
+    house.call(wire, tool_definitions.RUN_CODE, drawn(data, house, tool_definitions.RUN_CODE))
     house.works(wire)
 
 
@@ -195,20 +200,20 @@ STEP = st.fixed_dictionaries(
     wire=st.sampled_from(WIRES),
 )
 def test_a_workflow_of_noise_ends_and_says_why(house: House, steps: Any, inputs: Any, wire: str) -> None:
-    house.call(wire, metatools.FLOW, {"steps": steps, "inputs": inputs})
+    house.call(wire, tool_definitions.RUN_WORKFLOW, {"steps": steps, "inputs": inputs})
     house.works(wire)
 
 
 @examples(60)
 @given(data=st.data(), wire=st.sampled_from(WIRES))
 def test_run_workflow_answers_whatever_it_is_passed(house: House, data: st.DataObject, wire: str) -> None:
-    house.call(wire, metatools.FLOW, drawn(data, house, metatools.FLOW))
+    house.call(wire, tool_definitions.RUN_WORKFLOW, drawn(data, house, tool_definitions.RUN_WORKFLOW))
     house.works(wire)
 
 
 @examples(60)
 @given(
-    name=st.one_of(st.sampled_from([*metatools.NAMES, "calculator__evaluate"]), noise.VALUES),
+    name=st.one_of(st.sampled_from([*tool_definitions.META_TOOL_NAMES, "calculator__evaluate"]), noise.VALUES),
     arguments=noise.VALUES,
     wire=st.sampled_from([wire for wire in WIRES if not wire.startswith("typed")]),
 )

@@ -11,7 +11,7 @@ import httpx2
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.errors import INVALID_REQUEST
 from portico.testing import connect, serve_http
 from portico.upstream.backend import Era
@@ -120,7 +120,7 @@ class Piped:
         return await self.lines.request(method, params)
 
 
-async def wires(running: Running, gateway: Gateway, url: str, profile: str | None = None) -> dict[str, Wire]:
+async def wires(running: Running, gateway: GatewayRuntime, url: str, profile: str | None = None) -> dict[str, Wire]:
     """Every way in, open as long as the loop runs."""
     hold = running.holder.hold
     http = Http(await hold(httpx2.AsyncClient(timeout=30)), f"{url}/p/{profile}" if profile else url)
@@ -129,11 +129,11 @@ async def wires(running: Running, gateway: Gateway, url: str, profile: str | Non
         found[f"typed_{era}"] = Typed(await hold(connect(gateway, "memory", era, profile)))
         found[f"http_{era}"] = posted = Posted(http, era)
         await posted.introduce()
-        found[f"pipes_{era}"] = Piped(await hold(raw_lines(gateway.door(profile), era)))
+        found[f"pipes_{era}"] = Piped(await hold(raw_lines(gateway.get_endpoint(profile), era)))
     return found
 
 
-async def served(running: Running, gateway: Gateway, **options: Any) -> str:
+async def served(running: Running, gateway: GatewayRuntime, **options: Any) -> str:
     """The address of a gateway, as long as the loop runs."""
     return await running.holder.hold(serve_http(gateway, **options))
 

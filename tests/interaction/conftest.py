@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config, Profile
 from portico.testing import connect, gateway_over, serve_http
 from tests.interaction.holding import Holder
@@ -22,7 +22,7 @@ Exposed = str
 class Matrix:
     """A gateway over the four servers, and a client of each kind at each of its two doors."""
 
-    gateway: Gateway
+    gateway: GatewayRuntime
     clients: dict[tuple[Corner, Exposed], Client]
 
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import httpx2
 
-from portico.server.door import Door
-from portico.server.stdio import over_pipes
+from portico.server.profile_endpoint import ProfileEndpoint
+from portico.server.stdio import open_pipe_streams
 from portico.upstream.backend import Era
 
 Message = dict[str, Any]
@@ -205,7 +205,9 @@ class RawLines:
 
 
 @asynccontextmanager
-async def pipes_to(door: Door, **options: Any) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def pipes_to(
+    door: ProfileEndpoint, **options: Any
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A door served over a pair of pipes, and the other ends of the two."""
     to_server, to_client = os.pipe(), os.pipe()
     loop = asyncio.get_running_loop()
@@ -219,7 +221,7 @@ async def pipes_to(door: Door, **options: Any) -> AsyncGenerator[tuple[asyncio.S
 
     async def serve() -> None:
         ours: Any = os.fdopen(to_server[0], "rb", 0), os.fdopen(to_client[1], "wb", 0)
-        async with over_pipes(*ours, answer_noise=True, **options) as (received, sending):
+        async with open_pipe_streams(*ours, reject_invalid_lines=True, **options) as (received, sending):
             await door.server.run(received, sending, door.server.create_initialization_options())
 
     served = asyncio.create_task(serve())
@@ -233,7 +235,7 @@ async def pipes_to(door: Door, **options: Any) -> AsyncGenerator[tuple[asyncio.S
 
 
 @asynccontextmanager
-async def raw_lines(door: Door, era: Era, **capabilities: Any) -> AsyncGenerator[RawLines]:
+async def raw_lines(door: ProfileEndpoint, era: Era, **capabilities: Any) -> AsyncGenerator[RawLines]:
     """A raw client of a door over pipes, introduced."""
     async with pipes_to(door) as (reader, writer):
         client = RawLines(reader, writer, era, capabilities)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config, Exposure, Profile
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RemoteError
 from portico.events import StandingsChanged
@@ -72,7 +72,7 @@ class Ears:
 
 @asynccontextmanager
 async def listener(
-    gateway: Gateway, transport: Transport, era: Era, profile: str | None = None
+    gateway: GatewayRuntime, transport: Transport, era: Era, profile: str | None = None
 ) -> AsyncGenerator[tuple[Client, Ears]]:
     """A client that hears list changes in the way of its era."""
     ears = Ears()
@@ -248,11 +248,11 @@ async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_b
         return (await client.list_tools(cache_mode="bypass")).model_dump_json()
 
     config, servers, found = Config(data_dir=tmp_path), backends(), set[str]()
-    async with Gateway(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         found.add(await listed(client))
         await client.call_tool("call_tool", {"name": "sql.run_query"})
-        await asyncio.wait_for(gateway.insight.standings.recompute(), PATIENCE_S)
+        await asyncio.wait_for(gateway.usage_data.standings.recompute(), PATIENCE_S)
         gateway.bus.publish(StandingsChanged())
         found.add(await listed(client))
         servers["git"].die()
@@ -261,14 +261,14 @@ async def test_use_standings_loss_and_a_restart_leave_the_list_as_it_is_to_the_b
         servers = backends()
         for backend in servers.values():
             backend.refuses = refused
-        async with Gateway(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
+        async with GatewayRuntime(config, backends=servers) as gateway, connect(gateway, "memory", era) as client:
             found.add(await listed(client))
             await asyncio.wait_for(gateway.refresh(), PATIENCE_S)
             found.add(await listed(client))
     assert len(found) == 1
 
 
-async def wait_out_pauses(gateway: Gateway) -> None:
+async def wait_out_pauses(gateway: GatewayRuntime) -> None:
     """A server that failed is not tried again at once."""
     for upstream in gateway.upstreams.values():
         upstream._breaker.reset()  # pyright: ignore[reportPrivateUsage]
@@ -278,10 +278,10 @@ async def wait_out_pauses(gateway: Gateway) -> None:
 
 
 @asynccontextmanager
-async def watching(gateway: Gateway, era: Era, *uris: str) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
+async def watching(gateway: GatewayRuntime, era: Era, *uris: str) -> AsyncGenerator[Callable[[], Awaitable[str]]]:
     """A client that watches these of our own resources; the next URI it is told of."""
     if era == "legacy":
-        async with raw_lines(gateway.door(), "legacy") as client:
+        async with raw_lines(gateway.get_endpoint(), "legacy") as client:
             for uri in uris:
                 assert await result(client, "resources/subscribe", {"uri": uri}) == {}
 
@@ -333,7 +333,7 @@ async def test_the_hot_list_is_told_when_the_standings_are_computed_anew(era: Er
 
 async def test_our_own_resources_can_be_left_again_and_only_real_ones_watched() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         await result(client, "resources/subscribe", {"uri": "portico://tools"})
         await result(client, "resources/unsubscribe", {"uri": "portico://tools"})
         wrong = await client.request("resources/subscribe", {"uri": "portico://tool/s.rum"})
@@ -372,7 +372,7 @@ async def test_an_updated_resource_is_told_to_its_subscriber_alone(transport: Tr
 
 async def test_whoever_subscribed_by_a_resources_own_uri_hears_of_it_under_that() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         await result(client, "resources/subscribe", {"uri": "r://1"})
         backend.say(UPDATED, {"uri": "r://1"})
         told = await client.wait_for(lambda message: message.get("method") == UPDATED)
@@ -388,8 +388,8 @@ async def test_a_shared_server_is_unsubscribed_by_the_last_subscriber_only() -> 
     config = Config(profiles={"p": Profile()})
     async with (
         gateway_over({"s": backend}, config) as gateway,
-        raw_lines(gateway.door(), "legacy") as one,
-        raw_lines(gateway.door("p"), "legacy") as two,
+        raw_lines(gateway.get_endpoint(), "legacy") as one,
+        raw_lines(gateway.get_endpoint("p"), "legacy") as two,
     ):
         for client in (one, two):
             await result(client, "resources/subscribe", {"uri": f"{OUTER}r://1"})
@@ -406,8 +406,8 @@ async def test_a_shared_server_is_unsubscribed_by_the_last_subscriber_only() -> 
 
 async def test_a_subscriber_that_left_counts_no_more() -> None:
     backend = changing()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as one:
-        async with raw_lines(gateway.door(), "legacy") as two:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as one:
+        async with raw_lines(gateway.get_endpoint(), "legacy") as two:
             for client in (one, two):
                 await result(client, "resources/subscribe", {"uri": f"{OUTER}r://1"})
         await result(one, "resources/unsubscribe", {"uri": f"{OUTER}r://1"})
@@ -420,7 +420,7 @@ async def test_a_refused_subscription_is_no_subscription() -> None:
 
     backend = changing()
     backend.on("resources/subscribe", refuse)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         refused = await client.request("resources/subscribe", {"uri": f"{OUTER}r://1"})
         assert refused["error"] == {"code": METHOD_NOT_FOUND, "message": "I announce nothing"}
         backend.say(UPDATED, {"uri": "r://1"})
@@ -432,7 +432,7 @@ async def test_a_refused_subscription_is_no_subscription() -> None:
 async def test_a_real_server_announces_to_its_subscriber_through_us() -> None:
     command, *arguments = everything_command("--stdio", "--era", "legacy")
     config = Config(servers={"s": BackendConfig(command=command, args=tuple(arguments))})
-    async with gateway_over(config=config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(config=config) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         uri = f"{OUTER}test://watched-resource"
         assert uri in [item["uri"] for item in await pages(client, "resources/list", "resources")]
         await result(client, "resources/subscribe", {"uri": uri})

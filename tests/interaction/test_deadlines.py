@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from portico.config import Code, Config, Workflow
-from portico.config.limits import Limits
-from portico.server.admission import Admission
+from portico.config import CodeConfig, Config, WorkflowConfig
+from portico.config.limits import LimitsConfig
+from portico.server.requests.admission import AdmissionControl
 from portico.testing import FakeBackend, gateway_over
-from portico.upstream.backend import Ask, Raw
+from portico.upstream.backend import Raw, RequestOptions
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import call, raw_lines
 
@@ -22,11 +22,11 @@ class Server:
     def __init__(self) -> None:
         self.backend: FakeBackend = fake("wait", "quick")
         self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
-        self.asked: list[Ask] = []
+        self.asked: list[RequestOptions] = []
         self.free = asyncio.Event()
         self.backend.on("tools/call", self._called)
 
-    async def _called(self, params: Raw, ask: Ask) -> Raw:
+    async def _called(self, params: Raw, ask: RequestOptions) -> Raw:
         self.asked.append(ask)
         self.begun.set()
         try:
@@ -50,8 +50,11 @@ class Server:
 async def test_when_its_time_is_over_the_call_is_cancelled_at_its_server(tool: str, arguments: dict[str, Any]) -> None:
     server = Server()
     short = 30 if "timeout_s" in arguments else 2
-    config = Config(code=Code(wall_s=short), workflow=Workflow(wall_s=short))
-    async with gateway_over({"s": server.backend}, config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    config = Config(code=CodeConfig(wall_s=short), workflow=WorkflowConfig(wall_s=short))
+    async with (
+        gateway_over({"s": server.backend}, config) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         async with asyncio.timeout(PATIENCE_S):
             answered = await call(client, tool, **arguments)
             assert "result" in answered
@@ -61,18 +64,18 @@ async def test_when_its_time_is_over_the_call_is_cancelled_at_its_server(tool: s
 
 async def test_what_a_request_waited_at_the_door_its_call_has_less() -> None:
     server, now = Server(), [0.0]
-    async with gateway_over({"s": server.backend}, Config(limits=Limits(call_s=100))) as gateway:
-        admission = Admission(Limits(requests=1, wait_s=PATIENCE_S), clock=lambda: now[0])
-        gateway.door().admission = admission
-        await gateway.listed()
-        async with raw_lines(gateway.door(), "legacy") as client, asyncio.timeout(PATIENCE_S):
+    async with gateway_over({"s": server.backend}, Config(limits=LimitsConfig(call_s=100))) as gateway:
+        admission = AdmissionControl(LimitsConfig(requests=1, wait_s=PATIENCE_S), clock=lambda: now[0])
+        gateway.get_endpoint().admission = admission
+        await gateway.wait_until_listed()
+        async with raw_lines(gateway.get_endpoint(), "legacy") as client, asyncio.timeout(PATIENCE_S):
             first = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.wait"}})
             await server.begun.wait()
             second = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.quick"}})
-            while not admission.turns.waiting:  # noqa: ASYNC110  (nobody tells)
+            while not admission.limiter.waiting:  # noqa: ASYNC110  (nobody tells)
                 await asyncio.sleep(0.005)
             now[0] += 30
             server.free.set()
             for request in (first, second):
                 await client.wait_for(lambda message, request=request: message.get("id") == request)
-        assert [ask.longest for ask in server.asked] == [100, pytest.approx(70)]
+        assert [ask.total_timeout for ask in server.asked] == [100, pytest.approx(70)]

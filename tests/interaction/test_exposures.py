@@ -7,15 +7,15 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from portico.config import Config, Exposure
-from portico.disclosure import metatools
 from portico.errors import BackendUnavailable
-from portico.events import Shown
+from portico.events import ToolsShown
+from portico.meta_tools import tool_definitions
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake, names, said, text, tool
 from tests.interaction.raw import call, raw_http, raw_lines, result
 
-META = list(metatools.NAMES)
+META = list(tool_definitions.META_TOOL_NAMES)
 
 
 def servers() -> dict[str, FakeBackend]:
@@ -24,7 +24,7 @@ def servers() -> dict[str, FakeBackend]:
 
 async def listed(backends: dict[str, FakeBackend], era: Era = "legacy", config: Config | None = None) -> str:
     """`tools/list` of a fresh gateway as it is on the wire."""
-    async with gateway_over(backends, config) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over(backends, config) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         return json.dumps(await result(client, "tools/list"))
 
 
@@ -45,7 +45,7 @@ async def test_the_meta_tools_are_the_same_bytes_at_every_call_session_and_resta
 async def test_the_meta_tools_are_the_same_bytes_while_backends_come_and_go() -> None:
     backends = servers()
     backends["mail"].refuses = BackendUnavailable("mail is not there")
-    async with gateway_over(backends) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(backends) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         first = json.dumps(await result(client, "tools/list"))
 
         async def now() -> str:
@@ -63,7 +63,7 @@ async def test_before_any_server_was_heard_the_list_is_there_and_names_them() ->
     backends = servers()
     for backend in backends.values():
         backend.refuses = BackendUnavailable("it is not there")
-    async with gateway_over(backends, listed=False) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(backends, listed=False) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         tools = (await result(client, "tools/list"))["tools"]
         assert [tool["name"] for tool in tools] == META
         assert all(name in tools[0]["description"] for name in backends)
@@ -86,10 +86,10 @@ async def test_the_full_list_has_one_order_whichever_server_is_heard_first() -> 
 async def test_the_instructions_say_first_that_the_list_is_partial(exposure: Exposure) -> None:
     many = {f"server_{n}": fake(f"tool_{n}") for n in range(40)}
     for backend in many.values():
-        object.__setattr__(backend.hello, "instructions", "Always read me whole. " * 400)
+        object.__setattr__(backend.initialize_info, "instructions", "Always read me whole. " * 400)
     async with gateway_over(many, Config(exposure=exposure)) as gateway:
         for era in ("legacy", "modern"):
-            async with raw_lines(gateway.door(), era) as client:
+            async with raw_lines(gateway.get_endpoint(), era) as client:
                 instructions = client.introduction["instructions"]
                 assert instructions.startswith("This tool list is partial: 40 tools on 40 servers")
                 assert "search_tools" in instructions
@@ -98,24 +98,24 @@ async def test_the_instructions_say_first_that_the_list_is_partial(exposure: Exp
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_a_client_is_told_first_is_told_as_shown_to_its_session(era: Era) -> None:
-    told: list[Shown] = []
+    told: list[ToolsShown] = []
     async with gateway_over(servers()) as gateway:
-        gateway.bus.subscribe(lambda event: told.append(event) if isinstance(event, Shown) else None, Shown)
-        async with raw_lines(gateway.door(), era) as client:
+        gateway.bus.subscribe(lambda event: told.append(event) if isinstance(event, ToolsShown) else None, ToolsShown)
+        async with raw_lines(gateway.get_endpoint(), era) as client:
             listed = await result(client, "tools/list")
             await call(client, "search_tools", query="forecast")
             await call(client, "call_tool", name="weather.forecast")
             instructions, listing, answer = told
-            assert (instructions.what, instructions.listing) == (client.introduction["instructions"], False)
-            assert (listing.what, listing.listing) == (listed["tools"], True)
-            assert isinstance(answer.what, str)
+            assert (instructions.content, instructions.is_listing) == (client.introduction["instructions"], False)
+            assert (listing.content, listing.is_listing) == (listed["tools"], True)
+            assert isinstance(answer.content, str)
             assert len({event.caller for event in told}) == 1
             assert answer.caller.session, "a pipe is one client, in either era"
 
 
 async def test_every_description_stays_under_the_length_clients_cut_at() -> None:
     many = {f"a_server_with_a_long_name_{n:03}": fake("run") for n in range(200)}
-    async with gateway_over(many) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(many) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         for definition in (await result(client, "tools/list"))["tools"]:
             assert len(definition["description"].encode()) < 2_048
             assert definition["_meta"] == {"anthropic/alwaysLoad": True}
@@ -147,7 +147,7 @@ async def test_who_may_call_nothing_has_no_scripts_either_unless_they_are_switch
 
 async def test_instructions_name_only_meta_tools_that_are_there() -> None:
     config = Config(metatools={"browse_tools": False, "call_tool": False})
-    async with gateway_over(servers(), config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(servers(), config) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         instructions = client.introduction["instructions"]
         assert "call_tool" not in instructions
         assert "browse_tools" not in instructions

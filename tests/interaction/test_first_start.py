@@ -5,7 +5,7 @@ from typing import Any
 
 from portico.events import CatalogChanged
 from portico.testing import FakeBackend, connect, gateway_over
-from portico.upstream.backend import Ask, Raw
+from portico.upstream.backend import Raw, RequestOptions
 
 ECHO: dict[str, Any] = {"name": "echo", "description": "Echo a text.", "inputSchema": {"type": "object"}}
 
@@ -13,7 +13,7 @@ ECHO: dict[str, Any] = {"name": "echo", "description": "Echo a text.", "inputSch
 def slow_to_list(release: asyncio.Event) -> FakeBackend:
     backend = FakeBackend(tools=[ECHO])
 
-    async def listing(params: Raw, ask: Ask) -> Raw:
+    async def listing(params: Raw, ask: RequestOptions) -> Raw:
         await asyncio.wait_for(release.wait(), 30)
         return {"tools": [ECHO]}
 
@@ -40,10 +40,10 @@ async def test_a_call_to_a_known_tool_does_not_wait_for_a_neighbour_that_is_not_
     async with gateway_over(backends, listed=False) as gateway, connect(gateway) as client:
         known = asyncio.Event()
         gateway.bus.subscribe(lambda event: known.set() if isinstance(event, CatalogChanged) else None)
-        if not gateway.catalog.snapshot.servers["quick"].known:
+        if not gateway.catalog.snapshot.servers["quick"].is_listed:
             await asyncio.wait_for(known.wait(), 30)
         answer = await asyncio.wait_for(client.call_tool("call_tool", {"name": "quick.echo", "arguments": {}}), 30)
         assert not release.is_set()
-        assert not gateway.catalog.snapshot.servers["slow"].known
+        assert not gateway.catalog.snapshot.servers["slow"].is_listed
         assert "at once" in answer.content[0].text  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         release.set()

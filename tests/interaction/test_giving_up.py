@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from portico.app import Gateway
-from portico.config import BackendConfig, Code, Config
+from portico.app import GatewayRuntime
+from portico.config import BackendConfig, CodeConfig, Config
 from portico.testing import connect, gateway_over, serve_http
 from portico.upstream.backend import Era
 from tests.fixtures import everything_command
@@ -45,11 +45,11 @@ def asked(work: str, server: str) -> tuple[str, dict[str, Any]]:
 class House:
     """A gateway over real servers, with one worker for each language: one that is left busy is missed at once."""
 
-    def __init__(self, gateway: Gateway, url: str) -> None:
+    def __init__(self, gateway: GatewayRuntime, url: str) -> None:
         self.gateway, self.url = gateway, url
 
     async def counted(self, server: str) -> dict[str, int]:
-        tool = self.gateway.view().snapshot.tool(f"{server}.cancellations")
+        tool = self.gateway.get_view().snapshot.resolve_tool(f"{server}.cancellations")
         return (await self.gateway.calls.call(tool, {}))["structuredContent"]
 
     async def until(self, server: str, wanted: Callable[[dict[str, int]], bool]) -> dict[str, int]:
@@ -89,7 +89,7 @@ async def house() -> AsyncGenerator[House]:
                     url=await stack.enter_async_context(listening(*everything_command("--port", "0")))
                 ),
             },
-            code=Code(workers=1),
+            code=CodeConfig(workers=1),
         )
         gateway = await stack.enter_async_context(gateway_over(config=config))
         yield House(gateway, await stack.enter_async_context(serve_http(gateway)))
@@ -121,7 +121,7 @@ async def test_a_client_that_hangs_up_is_gone_for_the_server_too(house: House, w
 async def test_a_client_that_closes_its_pipe_is_gone_for_the_server_too(house: House, work: str, era: Era) -> None:
     tool, arguments = asked(work, "pipe")
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(raw_lines(house.gateway.door(), era))
+        client = await stack.enter_async_context(raw_lines(house.gateway.get_endpoint(), era))
         await client.ask("tools/call", {"name": tool, "arguments": arguments})
         await house.given_up(work, "pipe", stack.aclose)
 

@@ -11,11 +11,11 @@ import pytest_asyncio
 from benchmarks.attacks import Attack, attacks
 
 from benchmarks import victims
-from portico.config import BackendConfig, Code, Config
+from portico.config import BackendConfig, CodeConfig, Config
 from portico.testing import connect, gateway_over
 
 PATIENCE = 60
-LIMITS = Code(cpu_s=0.4, wall_s=5, workers=2)
+LIMITS = CodeConfig(cpu_s=0.4, wall_s=5, workers=2)
 SCRIPTS = attacks()
 ENGINES = {"python": "python", "lua": "lua", "javascript": "javascript", "typescript": "javascript"}
 

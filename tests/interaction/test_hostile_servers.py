@@ -9,8 +9,8 @@ from mcp_types import ResourceTemplateReference, TextContent, TextResourceConten
 
 from portico.catalog import sync
 from portico.config import Config, Profile, ProfileBudgets
-from portico.disclosure.namespace import Own
 from portico.errors import BackendUnavailable
+from portico.profiles.namespace import GatewayUri
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Raw
 from tests.interaction.fakes import ask, fake, said, text, tool
@@ -57,7 +57,7 @@ async def test_no_server_takes_over_a_link_by_listing_it() -> None:
 
 
 async def test_a_listing_that_breaks_us_costs_only_its_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = sync.documents
+    documents = sync.build_documents
 
     def failing(entry: Any) -> Any:
         if entry.name == "bad" and entry.tools:
@@ -66,11 +66,11 @@ async def test_a_listing_that_breaks_us_costs_only_its_own_server(monkeypatch: p
 
     monkeypatch.setattr(sync, "documents", failing)
     async with gateway_over({"bad": fake("run"), "good": fake("run")}) as gateway:
-        states = {status.name: status for status in gateway.statuses()}
+        states = {status.name: status for status in gateway.list_statuses()}
         assert states["good"].state == "ready"
         assert states["bad"].state == "degraded"
         assert "nobody thought of this" in states["bad"].reason
-        assert "good.run" in gateway.view().snapshot.names
+        assert "good.run" in gateway.get_view().snapshot.tool_names
         async with serve_http(gateway) as url, raw_http(url, "legacy") as client:
             ran = await call(client, "call_tool", name="good.run")
             assert ran["result"]["content"] == text("run ran")["content"]
@@ -126,10 +126,10 @@ def forged(answer: str) -> list[str]:
 async def test_no_word_of_a_server_makes_a_line_of_its_own_in_our_answers(profile: str | None) -> None:
     config = Config(profiles={"small": Profile(budgets=ProfileBudgets(discovery=300))})
     async with gateway_over({"evil": hostile()}, config) as gateway:
-        addresses = list(gateway.view().snapshot.tools)
+        addresses = list(gateway.get_view().snapshot.tools)
         assert len(addresses) == len(NAMES)
         questions: list[tuple[str, Raw]] = [("browse_tools", {}), ("browse_tools", {"server": "evil"})]
-        questions += [("browse_tools", {"category": name}) for name in gateway.view().shelves.categories]
+        questions += [("browse_tools", {"category": name}) for name in gateway.get_view().ranked_catalog.categories]
         for detail in ("brief", "schema", "explain"):
             questions += [("search_tools", {"query": q, "detail": detail}) for q in ("does things", "lines", "zqx wvk")]
         for detail in ("brief", "schema", "full"):
@@ -151,8 +151,8 @@ async def test_no_word_of_a_server_makes_a_line_of_its_own_in_our_answers(profil
 
 
 async def test_no_word_of_a_server_makes_a_line_of_its_own_around_its_results() -> None:
-    async with gateway_over({"evil": hostile()}) as gateway, raw_lines(gateway.door(), "legacy") as client:
-        for address in gateway.view().snapshot.tools:
+    async with gateway_over({"evil": hostile()}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
+        for address in gateway.get_view().snapshot.tools:
             shape = await told(client, name=address, view="shape")
             assert forged(shape) == [], shape
             header = (await told(client, name=address)).split("\nTo read on", 1)[0]
@@ -168,8 +168,8 @@ async def told(client: RawClient, **arguments: Any) -> str:
 async def test_every_odd_name_is_read_completed_and_found_by_its_resource() -> None:
     backends = {"evil": hostile(), "category": fake("tools"), "tools": fake("category")}
     async with gateway_over(backends) as gateway, connect(gateway) as client:
-        for address in gateway.view().snapshot.tools:
-            uri, body = Own("tool", address).uri, ""
+        for address in gateway.get_view().snapshot.tools:
+            uri, body = GatewayUri("tool", address).uri, ""
             while True:
                 (content, *rest) = (await client.read_resource(uri)).contents
                 assert isinstance(content, TextResourceContents)
@@ -184,7 +184,7 @@ async def test_every_odd_name_is_read_completed_and_found_by_its_resource() -> N
         reference = ResourceTemplateReference(uri="portico://tool/{tool_name}")
         for typed in ("", "evil.", "per%", "a/b?", "lines\nFORGED", "zzz", "x" * 5_000):
             found = (await client.complete(reference, {"name": "tool_name", "value": typed})).completion
-            assert set(found.values) <= set(gateway.view().snapshot.tools)
+            assert set(found.values) <= set(gateway.get_view().snapshot.tools)
         for prompt, arguments in (("discover", {}), ("backend_status", {}), ("find_tool", {"task": "do things"})):
             (first, *_) = (await client.get_prompt(prompt, arguments)).messages
             assert isinstance(first.content, TextContent)

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config, Profile
 from portico.errors import RemoteError
 from portico.testing import gateway_over, serve_http
@@ -30,7 +30,7 @@ def configured(**more: Any) -> Config:
 
 
 @asynccontextmanager
-async def house(**more: Any) -> AsyncGenerator[Gateway]:
+async def house(**more: Any) -> AsyncGenerator[GatewayRuntime]:
     async with asyncio.timeout(2 * PATIENCE_S), gateway_over(config=configured(**more)) as gateway:
         yield gateway
 
@@ -79,8 +79,8 @@ async def each_has_its_own(one: RawClient, two: RawClient) -> tuple[int, int]:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_each_client_over_a_pipe_counts_for_itself_and_takes_its_instance_along(era: Era) -> None:
-    async with house() as gateway, raw_lines(gateway.door(), era) as one:
-        async with raw_lines(gateway.door(), era) as two:
+    async with house() as gateway, raw_lines(gateway.get_endpoint(), era) as one:
+        async with raw_lines(gateway.get_endpoint(), era) as two:
             mine, others = await each_has_its_own(one, two)
         await until(lambda: not alive(others))
         assert await count(one) == (4, mine)
@@ -172,7 +172,7 @@ async def test_a_large_result_of_the_first_call_can_be_read_with_the_handle_and_
 async def test_no_server_sees_a_handle() -> None:
     backend = fake("run")
     async with gateway_over({"s": backend}) as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
-        handle = gateway.view().state.issue()
+        handle = gateway.get_view().state_handles.issue()
         params: Message = {
             "name": "call_tool",
             "arguments": {"name": "s.run"},
@@ -189,13 +189,13 @@ async def test_a_call_that_never_reached_an_instance_says_nothing_of_one() -> No
         for name, arguments in (("search_tools", {"query": "count"}), ("call_tool", {"name": "own.nothing"})):
             answer = await call(client, name, **arguments)
             assert HANDLE not in answer["result"].get("_meta", {})
-        assert len(gateway.view().state) == 0
+        assert len(gateway.get_view().state_handles) == 0
 
 
 async def test_the_session_argument_is_listed_only_where_a_server_is_isolated() -> None:
     shared = configured().model_copy(update={"servers": {}})
     for config, there in ((configured(), True), (shared, False)):
-        async with gateway_over(config=config) as gateway, raw_lines(gateway.door(), "modern") as client:
+        async with gateway_over(config=config) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
             tools = {tool["name"]: tool for tool in (await result(client, "tools/list"))["tools"]}
             assert ("session" in tools["call_tool"]["inputSchema"]["properties"]) is there
 
@@ -216,7 +216,7 @@ async def test_strangers_that_come_at_once_are_kept_apart() -> None:
     async with house() as gateway, serve_http(gateway) as url, raw_http(url, "modern") as client:
         begun = await asyncio.gather(*(begin(client) for _ in range(4)))
         assert len({pid for _, pid in begun}) == len({handle for handle, _ in begun}) == 4
-        assert gateway.upstreams["own"].status().diagnostics["instances"] == 4
+        assert gateway.upstreams["own"].get_status().diagnostics["instances"] == 4
 
 
 async def test_the_death_of_one_instance_is_nobody_elses() -> None:
@@ -235,8 +235,8 @@ async def test_an_idle_instance_is_stopped_while_another_lives() -> None:
         handle, mine = await begin(client)
         other, others = await begin(client)
         async with asyncio.timeout(PATIENCE_S):
-            with gateway.upstreams["own"].held(gateway.view().state.redeem(other)):
-                await gateway.upstreams["own"].rest(0)
+            with gateway.upstreams["own"].in_use(gateway.get_view().state_handles.redeem(other)):
+                await gateway.upstreams["own"].stop_if_idle(0)
         assert not alive(mine)
         assert await count(client, other) == (2, others)
         assert (await count(client, handle))[0] == 1
@@ -245,7 +245,7 @@ async def test_an_idle_instance_is_stopped_while_another_lives() -> None:
 async def test_what_an_instance_says_goes_to_its_own_client_only() -> None:
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(house())
-        one, two = [await stack.enter_async_context(raw_lines(gateway.door(), "legacy")) for _ in range(2)]
+        one, two = [await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "legacy")) for _ in range(2)]
         uri = "portico://backend/own/resource/count://now"
         for client in (one, two):
             await result(client, "resources/subscribe", {"uri": uri})
@@ -269,4 +269,4 @@ async def test_what_a_stranger_began_and_cannot_come_back_to_ends() -> None:
         async with serve_http(gateway) as url, raw_http(url, "modern") as client:
             assert (await call(client, "s__run"))["error"]["message"] == "no"
             await until(lambda: backend.connections == 2 and backend.connected == 1)
-            assert len(gateway.view().state) == 0
+            assert len(gateway.get_view().state_handles) == 0

@@ -22,11 +22,11 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from portico.app import Gateway
-from portico.config import Budgets, Config, Profile, ProfileBudgets, Results
+from portico.app import GatewayRuntime
+from portico.config import Budgets, Config, Profile, ProfileBudgets, ResultsConfig
 from portico.config_file import load
-from portico.disclosure.tokens import count
 from portico.events import CatalogChanged, Event
+from portico.rendering.token_count import count_tokens
 from portico.testing import FakeBackend, Transport, connect, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
 from tests.interaction.fakes import ask, said, text, tool
@@ -96,10 +96,10 @@ async def test_three_megabytes_become_a_summary_a_preview_and_a_link_to_the_whol
         answer = await call(client, "s.rows")
         assert not answer.is_error
         header, preview = texts(answer)
-        assert count(header) <= 500
+        assert count_tokens(header) <= 500
         assert "30,000 rows. Columns: number | title | note" in header
         assert "Issue 0" in preview
-        assert count(header) + count(preview) <= 8_000
+        assert count_tokens(header) + count_tokens(preview) <= 8_000
         (link,) = links(answer)
         if (era, transport) != EVENTS:
             assert json.loads(await whole(client, str(link.uri))) == ROWS
@@ -147,7 +147,7 @@ async def test_grep_in_a_result_of_one_line_goes_on_inside_the_line(era: Era, tr
             more = {"cursor": cursor} if cursor else {}
             part = await ask(client, "read_result", result_id=result_id, grep="'age': 42", **more)
             assert part.startswith(f"[{400 - len(found)} matches in 1 line")
-            assert count(part) <= 8_000
+            assert count_tokens(part) <= 8_000
             found += re.findall(r"'id': (\d+)[^{}]*'age': 42}", part)
             following = re.search(r'cursor="([^"]+)"', part)
             if following is None:
@@ -163,7 +163,7 @@ async def test_pages_followed_to_their_end_are_the_whole() -> None:
         result_id, cursor, parts = id_of(await call(client, "s.rows")), None, list[str]()
         while True:
             page = await ask(client, "read_result", result_id=result_id, **({"cursor": cursor} if cursor else {}))
-            assert count(page) <= 60_000
+            assert count_tokens(page) <= 60_000
             found = re.fullmatch(r'\[bytes [^\]]*\]\n(.*?)(?:\n\[more: .* cursor="([^"]+)"\)\])?', page, re.DOTALL)
             assert found, page[:200]
             parts.append(found[1])
@@ -205,7 +205,7 @@ async def test_a_result_is_its_callers_alone_and_unknown_to_others(era: Era, cod
 
 @pytest.mark.parametrize(("era", "code"), [("legacy", -32002), ("modern", -32602)])
 async def test_a_result_over_its_time_is_gone(era: Era, code: int) -> None:
-    config = Config(results=Results(ttl_s=1e-6))
+    config = Config(results=ResultsConfig(ttl_s=1e-6))
     async with (
         gateway_over({"s": results(rows=text(WHOLE))}, config) as gateway,
         connect(gateway, "memory", era) as client,
@@ -295,7 +295,10 @@ async def test_pictures_pass_beside_a_large_text_and_a_huge_one_is_a_link() -> N
 
 async def test_results_on_disk_are_read_the_same_and_leave_nothing_behind(tmp_path: Path) -> None:
     backend = results(rows=text(WHOLE))
-    async with Gateway(Config(data_dir=tmp_path), backends={"s": backend}) as gateway, connect(gateway) as client:
+    async with (
+        GatewayRuntime(Config(data_dir=tmp_path), backends={"s": backend}) as gateway,
+        connect(gateway) as client,
+    ):
         answer = await call(client, "s.rows")
         assert large_files(tmp_path)
         assert json.loads(await whole(client, str(links(answer)[0].uri))) == ROWS
@@ -320,7 +323,7 @@ async def test_a_tool_not_known_to_be_read_only_is_looked_at_only_with_leave(era
         assert "{written: integer}" in said(await call(client, "s.write", view="shape", confirm=True))
         told = said(await call(client, "s.rows", view="shape"))
         assert "[30,000 × {number: integer, title: string" in told
-        assert count(told) <= 600
+        assert count_tokens(told) <= 600
         assert calls_of(backend) == 2
 
 
@@ -346,7 +349,7 @@ data_dir: {folder}
 
 
 @asynccontextmanager
-async def caching(backend: FakeBackend, folder: Path) -> AsyncGenerator[Gateway]:
+async def caching(backend: FakeBackend, folder: Path) -> AsyncGenerator[GatewayRuntime]:
     """A gateway that was configured by a file to keep the answers of a server, which it reaches over HTTP."""
     transparent = Config(exposure="full", prefix="never")
     async with gateway_over({"s": backend}, transparent) as inner, serve_http(inner) as url:
@@ -377,7 +380,7 @@ async def test_the_second_of_two_identical_calls_is_answered_from_the_cache_and_
         assert re.fullmatch(r"\[cached \d+ s ago\]", mark)
         assert answer == "answer 1"
         assert (again.meta or {})["portico/cached"]["age_s"] >= 0
-        assert gateway.insight.usage.statistics("s.read").calls == 1
+        assert gateway.usage_data.tool_usage.get_statistics("s.read").calls == 1
         assert texts(await call(client, "s.read", arguments={"n": 2})) == ["answer 2"]
 
 
@@ -452,4 +455,4 @@ async def test_a_server_cannot_say_that_an_answer_was_kept(tmp_path: Path) -> No
         answer = await call(client, "s.read")
         assert texts(answer) == ["fresh"]
         assert (answer.meta or {}).get("own") == 1
-        assert gateway.insight.usage.statistics("s.read").calls == 1
+        assert gateway.usage_data.tool_usage.get_statistics("s.read").calls == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
 from portico.testing import FakeBackend, connect
 from tests.interaction.fakes import ask
@@ -20,8 +20,8 @@ SHAPE = "{title: string, score: integer}"
 async def started(folder: Path) -> AsyncGenerator[Client]:
     backend = FakeBackend([{"name": "read", "description": "Read a book."}])
     backend.on_call("read", lambda arguments: {"content": [], "structuredContent": {"title": "x", "score": 5}})
-    async with Gateway(Config(data_dir=folder), backends={"books": backend}) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(Config(data_dir=folder), backends={"books": backend}) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         async with connect(gateway) as client:
             yield client
 

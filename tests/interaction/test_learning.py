@@ -15,10 +15,10 @@ from mcp.client import Client
 from mcp_types import Implementation
 
 from portico.access import Caller
-from portico.app import HABITS_FILE, Gateway
+from portico.app import HABITS_FILE, GatewayRuntime
 from portico.config import Config, Profile
-from portico.storage.habits import HabitStore
-from portico.storage.manifests import Manifests
+from portico.storage.learning_store import LearningStore
+from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, Transport, connect
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, text, tool
@@ -44,13 +44,13 @@ def backend() -> FakeBackend:
 
 
 @asynccontextmanager
-async def house(folder: Path | None = None, **settings: Any) -> AsyncGenerator[Gateway]:
+async def house(folder: Path | None = None, **settings: Any) -> AsyncGenerator[GatewayRuntime]:
     """A gateway that has listed and encoded everything: from now on, only use changes a ranking."""
     config = Config(data_dir=folder or Path("nowhere"), **settings)
-    manifests = None if folder else Manifests(None)
-    async with Gateway(config, backends={"post": backend()}, manifests=manifests) as gateway:
-        await asyncio.wait_for(gateway.listed(), 60)
-        if (encoding := gateway.catalog.encode()) is not None:
+    manifests = None if folder else ManifestStore(None)
+    async with GatewayRuntime(config, backends={"post": backend()}, manifests=manifests) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), 60)
+        if (encoding := gateway.catalog.start_encoding()) is not None:
             await asyncio.wait_for(encoding, 60)
         yield gateway
 
@@ -94,7 +94,7 @@ async def test_what_a_caller_taught_is_that_caller_s_own() -> None:
     ):
         await use(ours, second := runner_up(await found(other)))
         assert (await found(ours))[0] == second
-        assert await gateway.learner.lifts(Caller(name="other"), QUERY) == {}
+        assert await gateway.learner.compute_boosts(Caller(name="other"), QUERY) == {}
 
 
 async def test_what_was_learnt_in_a_profile_stays_in_it() -> None:
@@ -105,8 +105,8 @@ async def test_what_was_learnt_in_a_profile_stays_in_it() -> None:
     ):
         await use(at_work, second := runner_up(await found(at_home)))
         assert (await found(at_work))[0] == second
-        assert await gateway.learner.lifts(Caller(name="ours", profile="work"), QUERY)
-        assert await gateway.learner.lifts(Caller(name="ours"), QUERY) == {}
+        assert await gateway.learner.compute_boosts(Caller(name="ours", profile="work"), QUERY)
+        assert await gateway.learner.compute_boosts(Caller(name="ours"), QUERY) == {}
 
 
 async def test_all_callers_learn_together_where_the_configuration_says_so() -> None:
@@ -137,16 +137,16 @@ async def test_another_gateway_on_the_same_folder_learns_and_forgets_too(tmp_pat
         await first.learner.flush()
         await second.learner.flush()
         assert (await found(there))[0] == better
-        HabitStore(tmp_path / HABITS_FILE).forget()
+        LearningStore(tmp_path / HABITS_FILE).forget()
         await second.learner.flush()
-        assert await second.learner.lifts(Caller(name="ours"), QUERY) == {}
+        assert await second.learner.compute_boosts(Caller(name="ours"), QUERY) == {}
 
 
 async def test_with_learning_off_nothing_is_learnt_and_no_file_made(tmp_path: Path) -> None:
     async with house(tmp_path, learning="off") as gateway, connect(gateway, **named("ours")) as client:
         await use(client, runner_up(await found(client)))
         await gateway.learner.flush()
-        assert await gateway.learner.lifts(Caller(name="ours"), QUERY) == {}
+        assert await gateway.learner.compute_boosts(Caller(name="ours"), QUERY) == {}
     assert not [name for name in os.listdir(tmp_path) if name.startswith(HABITS_FILE)]
 
 
@@ -166,7 +166,7 @@ async def test_a_call_that_fails_is_no_sign_that_the_tool_was_meant() -> None:
         before = await found(client)
         await use(client, "post.broken_notice")
         await gateway.learner.flush()
-        assert await gateway.learner.lifts(Caller(name="ours"), QUERY) == {}
+        assert await gateway.learner.compute_boosts(Caller(name="ours"), QUERY) == {}
         assert await found(client) == before
 
 
@@ -188,4 +188,4 @@ async def test_an_exact_name_comes_first_whatever_was_learnt() -> None:
 async def test_a_full_view_s_calls_are_counted_though_nobody_searches() -> None:
     async with house(exposure="full") as gateway, connect(gateway) as client:
         await client.call_tool("post__weather", {})
-        assert gateway.insight.usage.statistics("post.weather").calls == 1
+        assert gateway.usage_data.tool_usage.get_statistics("post.weather").calls == 1

@@ -80,7 +80,7 @@ async def test_what_was_left_out_is_told() -> None:
     command, *arguments = broken("malformed_tools")
     config = Config(servers={"bad": BackendConfig(command=command, args=tuple(arguments))})
     async with gateway_over(config=config) as gateway:
-        warnings = gateway.view().snapshot.servers["bad"].warnings
+        warnings = gateway.get_view().snapshot.servers["bad"].warnings
     assert sum("no name" in warning for warning in warnings) == 7
     assert sum("more than once" in warning for warning in warnings) == 1
 
@@ -112,7 +112,7 @@ async def test_what_a_strict_client_takes_is_not_touched() -> None:
     backend = FakeBackend([right])
     async with gateway_over({"s": backend}, Config(exposure="full")) as gateway:
         for era in ("legacy", "modern"):
-            async with raw_lines(gateway.door(), era) as client:
+            async with raw_lines(gateway.get_endpoint(), era) as client:
                 listed = await pages(client, "tools/list", "tools")
                 assert json.dumps(listed) == json.dumps([{**right, "name": "s__right"}])
 
@@ -120,7 +120,7 @@ async def test_what_a_strict_client_takes_is_not_touched() -> None:
 async def test_an_output_that_is_no_object_is_kept_for_the_era_that_knows_it() -> None:
     backend = FakeBackend([{"name": "rows", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}])
     async with gateway_over({"s": backend}, Config(exposure="full")) as gateway:
-        async with raw_lines(gateway.door(), "modern") as client:
+        async with raw_lines(gateway.get_endpoint(), "modern") as client:
             assert (await pages(client, "tools/list", "tools"))[0]["outputSchema"] == {"type": "array"}
-        async with raw_lines(gateway.door(), "legacy") as client:
+        async with raw_lines(gateway.get_endpoint(), "legacy") as client:
             assert "outputSchema" not in (await pages(client, "tools/list", "tools"))[0]

@@ -87,10 +87,10 @@ async def listed(client: Client) -> tuple[list[str], int]:
 
 
 async def test_the_upstream_is_reached_in_its_own_era(matrix: Matrix, upstream: Corner) -> None:
-    status = next(status for status in matrix.gateway.statuses() if status.name == upstream.name)
+    status = next(status for status in matrix.gateway.list_statuses() if status.name == upstream.name)
     assert (status.state, status.reason) == ("ready", "")
-    assert status.hello is not None
-    assert status.hello.era == upstream.era
+    assert status.initialize_info is not None
+    assert status.initialize_info.era == upstream.era
     assert status.kind == upstream.transport
 
 

@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from portico.config import Config, Exposure
-from portico.disclosure.resources import RESOURCES, TEMPLATES
 from portico.errors import RemoteError
+from portico.profiles.resources import RESOURCES, TEMPLATES
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era, Raw
 from tests.interaction.fakes import fake, tool
@@ -54,7 +54,7 @@ async def opened(
     other = FakeBackend(resources=[{"uri": "shared://readme", "name": "readme"}], prompts=[{"name": "review"}])
     config = Config(exposure=exposure)
     servers = {"library": library(upstream), "other": other, "plain": fake("run", capabilities={"tools": {}})}
-    async with gateway_over(servers, config) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over(servers, config) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         yield client
 
 
@@ -123,7 +123,7 @@ async def test_the_code_of_an_unknown_resource_means_nothing_in_a_tools_error() 
     backend = fake("run")
     backend.on_call("run", refuse)
     full = Config(exposure="full")
-    async with gateway_over({"s": backend}, full) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over({"s": backend}, full) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
         assert (await call(client, "s__run"))["error"]["code"] == -32002
 
 
@@ -156,7 +156,7 @@ async def test_completion_reaches_the_server_under_its_own_names() -> None:
 async def test_many_resources_come_in_pages() -> None:
     resources = [{"uri": f"many://{n}", "name": str(n)} for n in range(600)]
     backend = FakeBackend(resources=resources)
-    async with gateway_over({"many": backend}) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over({"many": backend}) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
         first = await result(client, "resources/list")
         assert "nextCursor" in first
         assert len(first["resources"]) < 600

@@ -10,13 +10,13 @@ import mcp_types as types
 import pytest
 
 from portico.access import Caller
-from portico.app import Gateway
-from portico.config import BackendConfig, Config, Limits, Timeouts
+from portico.app import GatewayRuntime
+from portico.config import BackendConfig, Config, LimitsConfig, Timeouts
 from portico.errors import RemoteError
-from portico.server.parked import Parking
-from portico.server.seal import Seal, binding
+from portico.server.requests.pending_requests import PendingRequests
+from portico.server.requests.state_signer import StateSigner, compute_binding
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fixtures import everything_command
 from tests.interaction.fakes import fake, said, text
 from tests.interaction.raw import RawLines, raw_http, raw_lines
@@ -39,7 +39,7 @@ class Asking:
         self.refused: asyncio.Queue[RemoteError] = asyncio.Queue()
         self.cancelled: asyncio.Queue[None] = asyncio.Queue()
 
-    async def _run(self, params: Raw, how: Ask) -> Raw:
+    async def _run(self, params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         self.calls += 1
         try:
@@ -58,7 +58,7 @@ def stateful() -> tuple[FakeBackend, list[Raw]]:
     """A modern server with a state of its own, and what it was sent."""
     heard: list[Raw] = []
 
-    def run(params: Raw, how: Ask) -> Raw:
+    def run(params: Raw, how: RequestOptions) -> Raw:
         heard.append(params)
         if "requestState" in params:
             return text(f"state: {params['requestState']}")
@@ -71,10 +71,10 @@ def stateful() -> tuple[FakeBackend, list[Raw]]:
 
 
 @asynccontextmanager
-async def parked_at(gateway: Gateway, **limits: Any) -> AsyncGenerator[RawLines]:
+async def parked_at(gateway: GatewayRuntime, **limits: Any) -> AsyncGenerator[RawLines]:
     """A client of a gateway with other limits."""
-    gateway.door().parking = Parking(**limits)
-    async with raw_lines(gateway.door(), "modern", elicitation={}) as client:
+    gateway.get_endpoint().pending_requests = PendingRequests(**limits)
+    async with raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client:
         yield client
 
 
@@ -114,7 +114,7 @@ async def test_a_state_that_was_changed_is_refused_and_no_server_hears_of_it(mod
     backend = server if modern else asking.backend
     async with (
         gateway_over({"s": backend}) as gateway,
-        raw_lines(gateway.door(), "modern", elicitation={}) as client,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
     ):
         key, state = await asked_by(client)
         await refusals(client, *(back(key, wrong) for wrong in tampered(state)))
@@ -130,8 +130,8 @@ async def test_a_state_is_of_use_to_its_caller_and_its_request_alone(modern: boo
     backend = stateful()[0] if modern else Asking().backend
     async with (
         gateway_over({"s": backend}) as gateway,
-        raw_lines(gateway.door(), "modern", elicitation={}) as client,
-        raw_lines(gateway.door(), "modern", elicitation={}) as stranger,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as stranger,
     ):
         key, state = await asked_by(client)
         await refusals(stranger, back(key, state))
@@ -145,7 +145,7 @@ async def test_a_state_is_used_once() -> None:
     asking = Asking()
     async with (
         gateway_over({"s": asking.backend}) as gateway,
-        raw_lines(gateway.door(), "modern", elicitation={}) as client,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
     ):
         key, state = await asked_by(client)
         assert "answered" in str((await client.request("tools/call", back(key, state)))["result"])
@@ -168,28 +168,28 @@ async def test_without_a_session_the_state_is_what_a_client_is_known_by() -> Non
 
 def test_a_seal_is_bound_to_everything_it_is_given() -> None:
     now = 1_000.0
-    seal = Seal(10, b"key", clock=lambda: now)
+    seal = StateSigner(10, b"key", clock=lambda: now)
     params: Raw = {"name": "t", "arguments": {"n": 2**80, "half": "\ud800"}}
-    bound = binding(Caller("me"), "tools/call", params)
-    state = seal.close("wrapped", "theirs \ud800", bound)
-    assert seal.open(state, bound).value == "theirs \ud800"
+    bound = compute_binding(Caller("me"), "tools/call", params)
+    state = seal.sign("wrapped", "theirs \ud800", bound)
+    assert seal.verify(state, bound).value == "theirs \ud800"
     again = {**params, "_meta": {"progressToken": 1}, "inputResponses": {}, "requestState": state}
-    assert binding(Caller("me", name="another name"), "tools/call", again) == bound
+    assert compute_binding(Caller("me", name="another name"), "tools/call", again) == bound
     # A replica with the same key takes it for its own; one with another does not.
-    assert Seal(10, b"key", clock=lambda: now).open(state, bound).kind == "wrapped"
+    assert StateSigner(10, b"key", clock=lambda: now).verify(state, bound).kind == "wrapped"
     for other in (
-        binding(Caller("you"), "tools/call", params),
-        binding(Caller("me", profile="p"), "tools/call", params),
-        binding(Caller("me"), "prompts/get", params),
-        binding(Caller("me"), "tools/call", {**params, "name": "u"}),
+        compute_binding(Caller("you"), "tools/call", params),
+        compute_binding(Caller("me", profile="p"), "tools/call", params),
+        compute_binding(Caller("me"), "prompts/get", params),
+        compute_binding(Caller("me"), "tools/call", {**params, "name": "u"}),
     ):
         with pytest.raises(RemoteError, match="another"):
-            seal.open(state, other)
+            seal.verify(state, other)
     with pytest.raises(RemoteError, match="not issued here"):
-        Seal(10, b"another", clock=lambda: now).open(state, bound)
+        StateSigner(10, b"another", clock=lambda: now).verify(state, bound)
     now += 10
     with pytest.raises(RemoteError, match="longer than the 10 s"):
-        seal.open(state, bound)
+        seal.verify(state, bound)
 
 
 # --- bounded
@@ -203,14 +203,14 @@ async def test_a_call_that_nobody_comes_back_to_is_given_up_and_its_server_told(
             assert "did not answer" in (await asking.refused.get()).message
             await asking.cancelled.get()
         await refusals(client, back(key, state))
-        assert len(gateway.door().parking) == 0
+        assert len(gateway.get_endpoint().pending_requests) == 0
 
 
 async def test_a_legacy_client_that_does_not_answer_is_not_waited_for_either() -> None:
     asking = Asking()
     async with gateway_over({"s": asking.backend}) as gateway:
-        gateway.door().parking = Parking(0.2)
-        async with raw_lines(gateway.door(), "legacy", elicitation={}) as client:
+        gateway.get_endpoint().pending_requests = PendingRequests(0.2)
+        async with raw_lines(gateway.get_endpoint(), "legacy", elicitation={}) as client:
             await client.ask("tools/call", CALL)
             async with asyncio.timeout(PATIENCE_S):
                 assert "did not answer" in (await asking.refused.get()).message
@@ -234,18 +234,18 @@ async def test_one_client_leaves_room_for_others() -> None:
         await asked_by(client)
         await asked_by(client)
         assert "of this client" in (await client.request("tools/call", CALL))["error"]["message"]
-        async with raw_lines(gateway.door(), "modern", elicitation={}) as other:
+        async with raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as other:
             await asked_by(other)
 
 
 async def test_a_client_that_hangs_up_ends_what_was_parked_for_it() -> None:
     asking = Asking()
     async with gateway_over({"s": asking.backend}) as gateway:
-        async with raw_lines(gateway.door(), "modern", elicitation={}) as client:
+        async with raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client:
             await asked_by(client)
         async with asyncio.timeout(PATIENCE_S):
             await asking.cancelled.get()
-        assert len(gateway.door().parking) == 0
+        assert len(gateway.get_endpoint().pending_requests) == 0
 
 
 async def test_the_end_of_the_gateway_is_the_end_of_what_is_parked() -> None:
@@ -261,7 +261,7 @@ async def test_the_end_of_the_gateway_is_the_end_of_what_is_parked() -> None:
 async def test_a_request_that_is_cancelled_after_the_answers_cancels_its_call() -> None:
     went_on, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def run(params: Raw, how: Ask) -> Raw:
+    async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         await how.relay.request("elicitation/create", QUESTION)
         went_on.set()
@@ -273,7 +273,10 @@ async def test_a_request_that_is_cancelled_after_the_answers_cancels_its_call() 
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern", elicitation={}) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
+    ):
         running = await client.ask("tools/call", back(*await asked_by(client)))
         async with asyncio.timeout(PATIENCE_S):
             await went_on.wait()
@@ -284,7 +287,7 @@ async def test_a_request_that_is_cancelled_after_the_answers_cancels_its_call() 
 async def test_a_call_whose_server_dies_while_it_waits_is_answered_with_that() -> None:
     dead = asyncio.Event()
 
-    async def run(params: Raw, how: Ask) -> Raw:
+    async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         asking = asyncio.create_task(how.relay.request("elicitation/create", QUESTION))
         await dead.wait()
@@ -293,7 +296,10 @@ async def test_a_call_whose_server_dies_while_it_waits_is_answered_with_that() -
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern", elicitation={}) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
+    ):
         question = await asked_by(client)
         dead.set()
         assert "the server died" in str(await client.request("tools/call", back(*question)))
@@ -307,7 +313,7 @@ async def test_what_needs_no_answer_is_not_parked() -> None:
         async with connect(gateway, "http", "modern", elicitation_callback=never) as client:
             answers = await asyncio.gather(*(client.call_tool("call_tool", {"name": "s.run"}) for _ in range(20)))
         assert not any(answer.is_error for answer in answers)
-        assert len(gateway.door().parking) == 0
+        assert len(gateway.get_endpoint().pending_requests) == 0
 
 
 # --- real servers
@@ -328,7 +334,7 @@ async def test_a_person_may_take_longer_than_a_server_may(era: Era) -> None:
             "pipe": BackendConfig(command=command, args=tuple(arguments), timeouts=bounds),
             "http": BackendConfig(url=url, timeouts=bounds),
         }
-        config = Config(servers=servers, limits=Limits(call_s=60))
+        config = Config(servers=servers, limits=LimitsConfig(call_s=60))
         async with (
             gateway_over(config=config) as gateway,
             connect(gateway, era=era, elicitation_callback=elicit) as client,

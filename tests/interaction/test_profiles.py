@@ -9,10 +9,10 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config, Profile, ProfileBudgets
-from portico.disclosure import metatools
 from portico.errors import UnknownName
+from portico.meta_tools import tool_definitions
 from portico.testing import FakeBackend, connect, gateway_over, serve_http
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake, names, said
@@ -44,7 +44,7 @@ def servers() -> dict[str, FakeBackend]:
 
 
 @asynccontextmanager
-async def at(profile: str) -> AsyncGenerator[tuple[Client, Gateway]]:
+async def at(profile: str) -> AsyncGenerator[tuple[Client, GatewayRuntime]]:
     async with gateway_over(servers(), CONFIG) as gateway, connect(gateway, profile=profile) as client:
         yield client, gateway
 
@@ -59,7 +59,7 @@ async def test_each_profile_answers_at_its_own_url(era: Era) -> None:
             listed = [tool["name"] for tool in (await result(client, "tools/list"))["tools"]]
             assert listed == ["search_tools", "browse_tools", "describe_tools"]
         async with raw_http(url, era) as client:
-            assert len((await result(client, "tools/list"))["tools"]) == len(metatools.NAMES)
+            assert len((await result(client, "tools/list"))["tools"]) == len(tool_definitions.META_TOOL_NAMES)
         async with httpx2.AsyncClient() as http:
             assert (await http.post(f"{url}/p/none", json={})).status_code == 404
 
@@ -67,13 +67,13 @@ async def test_each_profile_answers_at_its_own_url(era: Era) -> None:
 async def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:
     async with gateway_over(servers(), CONFIG) as gateway:
         with pytest.raises(UnknownName, match="post") as refused:
-            gateway.door("pots")
+            gateway.get_endpoint("pots")
         assert "post" in refused.value.nearest
 
 
 async def test_a_profile_of_servers_shows_those_servers_only() -> None:
     async with at("post") as (client, gateway):
-        assert set(gateway.view("post").snapshot.servers) == {"mail", "letters-fr"}
+        assert set(gateway.get_view("post").snapshot.servers) == {"mail", "letters-fr"}
         overview = await ask(client, "browse_tools")
         assert "letters-fr" in overview
         assert "bank" not in overview

@@ -14,9 +14,9 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 
 from portico.config import BackendConfig, Config
 from portico.errors import RemoteError
-from portico.server.relay import LEVELS
+from portico.server.requests.client_relay import LEVELS
 from portico.testing import FakeBackend, Transport, connect, gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.interaction.conftest import Matrix
 from tests.interaction.fakes import ask, fake, said, text
 from tests.interaction.raw import RawLines, raw_lines
@@ -126,7 +126,7 @@ async def test_it_answers_what_the_steps_of_a_workflow_ask_all_at_once(matrix: M
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_client_that_offers_nothing_is_told_what_it_lacks(matrix: Matrix, era: Era, upstream: str) -> None:
-    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.door(), era) as client:
+    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.get_endpoint(), era) as client:
         for kind, capability in (("form", "elicitation"), ("url", "elicitation"), ("sampling", "sampling")):
             params = {"name": f"{upstream}__ask_client", "arguments": {"kind": kind}}
             answered = await client.request("tools/call", params)
@@ -140,7 +140,7 @@ async def test_a_client_that_offers_nothing_is_told_what_it_lacks(matrix: Matrix
 @pytest.mark.parametrize("upstream", ["legacy_http", "modern_http"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_client_of_forms_alone_is_not_sent_anywhere(matrix: Matrix, era: Era, upstream: str) -> None:
-    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.door(), era, elicitation={}) as client:
+    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.get_endpoint(), era, elicitation={}) as client:
         params = {"name": f"{upstream}__ask_client", "arguments": {"kind": "url"}}
         answered = await client.request("tools/call", params)
         assert "url" in str(answered.get("error") or answered["result"]["content"]), answered
@@ -150,7 +150,7 @@ async def test_a_client_of_forms_alone_is_not_sent_anywhere(matrix: Matrix, era:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_modern_server_hears_what_the_very_client_can_be_asked(matrix: Matrix, era: Era) -> None:
     offers = {"sampling": {}, "elicitation": {"form": {}}}
-    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.door("meta"), era, **offers) as client:
+    async with asyncio.timeout(PATIENCE_S), raw_lines(matrix.gateway.get_endpoint("meta"), era, **offers) as client:
         for upstream in ("modern_http", "modern_stdio"):
             params = {"name": "call_tool", "arguments": {"name": f"{upstream}.whoami"}}
             heard = await client.request("tools/call", params)
@@ -168,14 +168,14 @@ def asking(**params: Any) -> FakeBackend:
     backend = fake("run", prompts=[{"name": "greet"}], resources=[{"uri": "note://1", "name": "note"}])
     question = params or {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
 
-    async def run(given: Raw, how: Ask) -> Raw:
+    async def run(given: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         return text(json.dumps(await how.relay.request("elicitation/create", question)))
 
-    async def prompt(given: Raw, how: Ask) -> Raw:
+    async def prompt(given: Raw, how: RequestOptions) -> Raw:
         return {"messages": [{"role": "user", "content": (await run(given, how))["content"][0]}]}
 
-    async def read(given: Raw, how: Ask) -> Raw:
+    async def read(given: Raw, how: RequestOptions) -> Raw:
         return {"contents": [{"uri": "note://1", "text": (await run(given, how))["content"][0]["text"]}]}
 
     backend.on("tools/call", run)
@@ -199,7 +199,7 @@ async def asked_by(client: RawLines, params: Raw = CALL, method: str = "tools/ca
 async def test_prompts_and_resources_are_asked_for_in_rounds_too() -> None:
     async with (
         gateway_over({"s": asking()}) as gateway,
-        raw_lines(gateway.door(), "modern", elicitation={}) as client,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
     ):
         for method, params in (("prompts/get", {"name": "s__greet"}), ("resources/read", {"uri": "note://1"})):
             key, _, state = await asked_by(client, params, method)
@@ -211,7 +211,7 @@ async def test_a_question_reaches_a_modern_client_with_its_servers_name_and_the_
     vendor = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}, "x-vendor": [None, 1]}
     async with (
         gateway_over({"s": asking(**vendor)}) as gateway,
-        raw_lines(gateway.door(), "modern", elicitation={}) as client,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
     ):
         key, question, state = await asked_by(client)
         labelled = {**vendor, "message": "s asks: Who?", "_meta": {"portico/server": "s"}}
@@ -225,7 +225,10 @@ async def test_a_question_reaches_a_modern_client_with_its_servers_name_and_the_
 async def test_only_the_handshake_era_gives_a_visit_an_id() -> None:
     visit = {"mode": "url", "message": "Go", "url": URL, "elicitationId": "v1"}
     both = {"elicitation": {"form": {}, "url": {}}}
-    async with gateway_over({"s": asking(**visit)}) as gateway, raw_lines(gateway.door(), "modern", **both) as client:
+    async with (
+        gateway_over({"s": asking(**visit)}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern", **both) as client,
+    ):
         _, question, _ = await asked_by(client)
         assert question["params"] == VISIT
 
@@ -233,7 +236,7 @@ async def test_only_the_handshake_era_gives_a_visit_an_id() -> None:
 async def test_what_is_missing_is_asked_again_and_nonsense_is_refused() -> None:
     async with (
         gateway_over({"s": asking()}) as gateway,
-        raw_lines(gateway.door(), "modern", elicitation={}) as client,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
     ):
         key, question, state = await asked_by(client)
         wrong = await client.request(
@@ -250,7 +253,7 @@ async def test_what_is_missing_is_asked_again_and_nonsense_is_refused() -> None:
 
 
 async def test_progress_and_log_go_to_the_request_that_is_under_way() -> None:
-    async def run(given: Raw, how: Ask) -> Raw:
+    async def run(given: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         token = given["_meta"]["progressToken"]
         await how.relay.notify("notifications/progress", {"progressToken": token, "progress": 1})
@@ -261,7 +264,10 @@ async def test_progress_and_log_go_to_the_request_that_is_under_way() -> None:
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern", elicitation={}) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "modern", elicitation={}) as client,
+    ):
         key, _, state = await asked_by(client, {**CALL, "_meta": {"progressToken": "first"}})
         meta = {"progressToken": "second", "io.modelcontextprotocol/logLevel": "debug"}
         more = {"inputResponses": {key: ANSWER}, "requestState": state, "_meta": meta}
@@ -277,7 +283,7 @@ async def test_a_refusal_until_an_address_is_visited_is_a_question_to_a_modern_c
     visit = {"mode": "url", "message": "Go", "url": URL, "elicitationId": "v1"}
     signed_in = False
 
-    def run(given: Raw, how: Ask) -> Raw:
+    def run(given: Raw, how: RequestOptions) -> Raw:
         if not signed_in:
             raise RemoteError(types.URL_ELICITATION_REQUIRED, "Sign in first.", {"elicitations": [visit]})
         return text("signed in")
@@ -285,7 +291,7 @@ async def test_a_refusal_until_an_address_is_visited_is_a_question_to_a_modern_c
     backend = fake("run")
     backend.on("tools/call", run)
     both = {"elicitation": {"form": {}, "url": {}}}
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern", **both) as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "modern", **both) as client:
         result = (await client.request("tools/call", CALL))["result"]
         ((key, question),) = result["inputRequests"].items()
         assert question["params"] == VISIT
@@ -300,7 +306,7 @@ async def test_a_refusal_until_an_address_is_visited_is_a_question_to_a_modern_c
 async def test_a_legacy_client_is_sent_to_an_address_once_and_told_when_it_is_done_there() -> None:
     rounds: list[Any] = []
 
-    def run(given: Raw, how: Ask) -> Raw:
+    def run(given: Raw, how: RequestOptions) -> Raw:
         rounds.append(given.get("inputResponses"))
         if len(rounds) < 4:
             question = {"method": "elicitation/create", "params": {"mode": "url", "message": "Go", "url": URL}}
@@ -311,7 +317,7 @@ async def test_a_legacy_client_is_sent_to_an_address_once_and_told_when_it_is_do
     backend = fake("run", era="modern")
     backend.on("tools/call", run)
     both = {"elicitation": {"form": {}, "url": {}}}
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy", **both) as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy", **both) as client:
         calling = await client.ask("tools/call", CALL)
         question = await client.wait_for(lambda message: message.get("method") == "elicitation/create")
         assert question["params"]["elicitationId"]
@@ -345,8 +351,8 @@ async def test_a_legacy_client_hears_of_the_end_of_its_visit_when_its_call_is_lo
     async with (
         asyncio.timeout(PATIENCE_S),
         gateway_over(config=config) as gateway,
-        raw_lines(gateway.door(), "legacy", **both) as client,
-        raw_lines(gateway.door(), "legacy", **both) as other,
+        raw_lines(gateway.get_endpoint(), "legacy", **both) as client,
+        raw_lines(gateway.get_endpoint(), "legacy", **both) as other,
     ):
         refused = await client.request("tools/call", CALL)
         assert refused["error"]["code"] == types.URL_ELICITATION_REQUIRED
@@ -358,7 +364,7 @@ async def test_a_legacy_client_hears_of_the_end_of_its_visit_when_its_call_is_lo
 
 
 async def test_a_server_that_never_stops_asking_is_given_up() -> None:
-    def run(given: Raw, how: Ask) -> Raw:
+    def run(given: Raw, how: RequestOptions) -> Raw:
         return {"resultType": "input_required", "inputRequests": {"roots": {"method": "roots/list"}}}
 
     backend = fake("run", era="modern")

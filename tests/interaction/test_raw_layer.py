@@ -57,7 +57,7 @@ async def wires(holder: Holder, tmp_path_factory: pytest.TempPathFactory) -> Wir
     for era in ("legacy", "modern"):
         for exposed, profile in (("full", None), ("meta", "meta")):
             path = f"{url}/p/{profile}" if profile else url
-            opened[f"{era}_stdio", exposed] = await holder.hold(raw_lines(gateway.door(profile), era))
+            opened[f"{era}_stdio", exposed] = await holder.hold(raw_lines(gateway.get_endpoint(profile), era))
             opened[f"{era}_http", exposed] = await holder.hold(raw_http(path, era))
     return opened
 

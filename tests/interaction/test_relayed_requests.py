@@ -12,7 +12,7 @@ import pytest
 from portico.config import BackendConfig, Config
 from portico.errors import RemoteError
 from portico.testing import Transport, connect, gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fixtures import everything_command
 from tests.interaction.conftest import Matrix
 from tests.interaction.fakes import ask, fake, said, text
@@ -135,14 +135,14 @@ async def test_while_two_clients_share_a_pipe_neither_is_asked_for_the_other(mat
 async def test_what_the_client_answers_reaches_the_server_unchanged() -> None:
     heard: list[Raw] = []
 
-    async def run(params: Raw, how: Ask) -> Raw:
+    async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         heard.append(await how.relay.request("roots/list", {"_meta": {"x": None}}))
         return text("asked")
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy", roots={}) as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy", roots={}) as client:
         calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
         question = await client.wait_for(lambda message: message.get("method") == "roots/list")
         assert question["params"] == {"_meta": {"x": None, "portico/server": "s"}}
@@ -156,7 +156,7 @@ async def test_what_the_client_answers_reaches_the_server_unchanged() -> None:
 async def test_a_clients_refusal_reaches_the_server(data: Any) -> None:
     refusals: list[RemoteError] = []
 
-    async def run(params: Raw, how: Ask) -> Raw:
+    async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         try:
             await how.relay.request("elicitation/create", {"message": "?", "requestedSchema": {"type": "object"}})
@@ -166,7 +166,10 @@ async def test_a_clients_refusal_reaches_the_server(data: Any) -> None:
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy", elicitation={}) as client:
+    async with (
+        gateway_over({"s": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy", elicitation={}) as client,
+    ):
         calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
         question = await client.wait_for(lambda message: message.get("method") == "elicitation/create")
         error = {"code": -1, "message": "the user is asleep", "data": data}
@@ -180,7 +183,7 @@ async def test_a_clients_refusal_reaches_the_server(data: Any) -> None:
 async def test_nonsense_from_the_client_is_refused_and_nobody_waits() -> None:
     refusals: list[RemoteError] = []
 
-    async def run(params: Raw, how: Ask) -> Raw:
+    async def run(params: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         with pytest.raises(RemoteError) as refused:
             await how.relay.request("roots/list", {})
@@ -189,7 +192,7 @@ async def test_nonsense_from_the_client_is_refused_and_nobody_waits() -> None:
 
     backend = fake("run")
     backend.on("tools/call", run)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy", roots={}) as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy", roots={}) as client:
         calling = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
         question = await client.wait_for(lambda message: message.get("method") == "roots/list")
         await client.send({"id": question["id"], "result": {"roots": "nonsense"}})

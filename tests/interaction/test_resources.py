@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceTemplateReference, TextResourceContents
 
 from portico.config import Config, Exposure, Profile
-from portico.disclosure.resources import RESOURCES, TEMPLATES
+from portico.profiles.resources import RESOURCES, TEMPLATES
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import fake, tool

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ByteSize
 
-from portico.config import Code, Config, Profile
+from portico.config import CodeConfig, Config, Profile
 from portico.events import Event, ToolCalled
-from portico.execution.sandbox.script import LANGUAGES
+from portico.scripts.sandbox.script import LANGUAGES
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 
@@ -280,7 +280,7 @@ async def test_a_wrong_name_gets_the_nearest_and_the_line():
 
 
 async def test_calls_are_limited_in_number_and_at_once():
-    config = Config(code=Code(calls=4, parallel=2))
+    config = Config(code=CodeConfig(calls=4, parallel=2))
     async with house(config) as here:
         here.calculator.together = 2
         await here.value(THREE["python"])
@@ -300,7 +300,7 @@ async def test_an_answer_over_its_budget_becomes_a_handle():
 
 
 async def test_only_the_languages_of_the_configuration_are_run():
-    async with house(Config(code=Code(languages=("lua",)))) as here:
+    async with house(Config(code=CodeConfig(languages=("lua",)))) as here:
         (code,) = [one for one in (await here.client.list_tools()).tools if one.name == "run_code"]
         assert code.input_schema["properties"]["language"] == {"type": "string", "enum": ["lua"], "default": "lua"}
         assert "python is not run here" in await here.trouble("1", "python")
@@ -338,7 +338,7 @@ async def test_what_was_repaired_in_a_script_s_calls_is_said():
 
 
 async def test_what_may_be_stored_is_what_the_configuration_says():
-    async with house(Config(code=Code(state_bytes=ByteSize(100)))) as here:
+    async with house(Config(code=CodeConfig(state_bytes=ByteSize(100)))) as here:
         result = await here.run("store('k', 'x' * 500)\n1")
         assert "of 100 bytes in all" in result.content[1].text
         assert "returned nothing" in str(await here.value("load('k')"))

@@ -13,8 +13,8 @@ import pytest
 from mcp.client import Client
 from mcp_types import Implementation
 
-from portico.app import Gateway
-from portico.config import BackendConfig, Config, Profile, Workflow
+from portico.app import GatewayRuntime
+from portico.config import BackendConfig, Config, Profile, WorkflowConfig
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era, Raw
 from tests.interaction.fakes import said
@@ -236,7 +236,7 @@ async def test_the_configuration_names_tools_that_wait_for_approval():
 
 
 async def test_a_run_ends_when_its_time_is_over_and_can_be_resumed():
-    async with house(workflow=Workflow(wall_s=0.5)) as (client, office):
+    async with house(workflow=WorkflowConfig(wall_s=0.5)) as (client, office):
         late = await flow(client, LIST, {**WAIT, "depends_on": []}, GET)
         assert late.is_error
         assert "Step wait failed: timeout" in said(late)
@@ -246,7 +246,7 @@ async def test_a_run_ends_when_its_time_is_over_and_can_be_resumed():
 
 
 async def test_configured_limits_hold():
-    async with house(workflow=Workflow(steps=2, items=1)) as (client, office):
+    async with house(workflow=WorkflowConfig(steps=2, items=1)) as (client, office):
         refused = await flow(client, LIST, GET, MAIL)
         assert "there are 3 steps; 2 is the most" in said(refused)
         failed = await flow(client, LIST, MAIL, inputs={"greeting": "x"})
@@ -398,11 +398,11 @@ async def test_inputs_passed_with_an_intent_fill_the_plan():
 
 
 @asynccontextmanager
-async def kept(folder: Path, **settings: Any) -> AsyncGenerator[Gateway]:
+async def kept(folder: Path, **settings: Any) -> AsyncGenerator[GatewayRuntime]:
     config = Config(data_dir=folder, profiles={"other": Profile()}, **settings)
     backends = {"office": Office().backend}
-    async with Gateway(config, backends=backends) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE)
+    async with GatewayRuntime(config, backends=backends) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE)
         yield gateway
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from portico.app import INDEX_FILE, VECTOR_FILE, Gateway
+from portico.app import INDEX_FILE, VECTOR_FILE, GatewayRuntime
 from portico.app import gateway as app
 from portico.config import Config
-from portico.demo import servers
-from portico.search.dense.encoder import shipped
+from portico.demo import make_demo_servers
+from portico.search.dense.encoder import get_shipped_encoder
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, said, text, tool
@@ -32,11 +32,11 @@ UNSERVED = (
 
 
 @asynccontextmanager
-async def house(backends: dict[str, Any] | None = None, **settings: Any) -> AsyncGenerator[Gateway]:
+async def house(backends: dict[str, Any] | None = None, **settings: Any) -> AsyncGenerator[GatewayRuntime]:
     """A gateway that has listed and encoded everything; without backends, over the demo servers."""
-    config = Config(servers={} if backends else servers(), **settings)
+    config = Config(servers={} if backends else make_demo_servers(), **settings)
     async with gateway_over(backends, config) as gateway:
-        if (encoding := gateway.catalog.encode()) is not None:
+        if (encoding := gateway.catalog.start_encoding()) is not None:
             await asyncio.wait_for(encoding, PATIENCE)
         yield gateway
 
@@ -57,9 +57,9 @@ async def finished(name: str) -> None:
 @pytest.fixture
 def fresh_encoder() -> Iterator[None]:
     """The process's encoder as it is before anybody has asked it."""
-    shipped.cache_clear()
+    get_shipped_encoder.cache_clear()
     yield
-    shipped.cache_clear()
+    get_shipped_encoder.cache_clear()
 
 
 # Filters
@@ -207,37 +207,37 @@ async def test_without_the_model_words_are_searched_and_a_poor_answer_says_so(
 async def test_tools_known_from_last_time_get_their_vectors_though_nobody_lists_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_encoder: None
 ) -> None:
-    monkeypatch.setattr(app, "ENCODER_AFTER_S", 0)
+    monkeypatch.setattr(app, "ENCODER_LOAD_DELAY_S", 0)
     backend = FakeBackend([tool("send_mail", "Send an e-mail.")])
     config = Config(data_dir=tmp_path)
-    async with Gateway(config, backends={"post": backend}) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE)
+    async with GatewayRuntime(config, backends={"post": backend}) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE)
     for name in (INDEX_FILE, VECTOR_FILE):
         (tmp_path / name).unlink(missing_ok=True)
-    shipped.cache_clear()
+    get_shipped_encoder.cache_clear()
     asked = len(backend.requests)
-    async with Gateway(config, backends={"post": backend}) as gateway:
-        assert gateway.catalog.unencoded == 1
+    async with GatewayRuntime(config, backends={"post": backend}) as gateway:
+        assert gateway.catalog.unencoded_count == 1
         await finished("read encoder")
         await finished("encode the catalog")
-        assert gateway.catalog.unencoded == 0
+        assert gateway.catalog.unencoded_count == 0
     assert len(backend.requests) == asked
 
 
 async def test_the_model_is_not_read_where_no_tool_is_known(
     monkeypatch: pytest.MonkeyPatch, fresh_encoder: None
 ) -> None:
-    monkeypatch.setattr(app, "ENCODER_AFTER_S", 0)
+    monkeypatch.setattr(app, "ENCODER_LOAD_DELAY_S", 0)
     async with gateway_over():
         await finished("read encoder")
-        assert not shipped().loaded
+        assert not get_shipped_encoder().is_loaded
 
 
 async def test_a_gateway_that_closes_at_once_does_not_wait_for_the_model(fresh_encoder: None) -> None:
     async with gateway_over({"post": FakeBackend()}):
         assert under_way("read encoder")
     assert not under_way("read encoder")
-    assert not shipped().loaded
+    assert not get_shipped_encoder().is_loaded
 
 
 async def test_an_answer_is_text_and_can_be_sent() -> None:

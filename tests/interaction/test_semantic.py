@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from portico.app import Gateway
-from portico.catalog.documents import documents
+from portico.app import GatewayRuntime
+from portico.catalog.search_documents import build_documents
 from portico.config import Budgets, Config, Profile
-from portico.disclosure import pages
-from portico.events import MeaningsKnown
+from portico.events import EmbeddingsComputed
+from portico.rendering import list_page
 from portico.search import Index
 from portico.testing import FakeBackend, gateway_over, serve_http
 from portico.upstream.backend import Era
@@ -54,23 +54,25 @@ def configured(**more: Any) -> Config:
     return Config(exposure="semantic", intent=INTENT, top_k=2, profiles=profiles, **more)
 
 
-async def encoded(gateway: Gateway) -> None:
+async def encoded(gateway: GatewayRuntime) -> None:
     """Until every tool has its vector: from then on, only the catalog changes the list."""
-    if (encoding := gateway.catalog.encode()) is not None:
+    if (encoding := gateway.catalog.start_encoding()) is not None:
         await asyncio.wait_for(encoding, PATIENCE_S)
 
 
 @asynccontextmanager
-async def house(backends: dict[str, FakeBackend] | None = None, **more: Any) -> AsyncGenerator[Gateway]:
+async def house(backends: dict[str, FakeBackend] | None = None, **more: Any) -> AsyncGenerator[GatewayRuntime]:
     async with gateway_over(backends or servers(), configured(**more)) as gateway:
         await encoded(gateway)
         yield gateway
 
 
 @asynccontextmanager
-async def reached(gateway: Gateway, era: Era, wire: str, profile: str | None = None) -> AsyncGenerator[RawClient]:
+async def reached(
+    gateway: GatewayRuntime, era: Era, wire: str, profile: str | None = None
+) -> AsyncGenerator[RawClient]:
     if wire == "stdio":
-        async with raw_lines(gateway.door(profile), era) as client:
+        async with raw_lines(gateway.get_endpoint(profile), era) as client:
             yield client
     else:
         async with serve_http(gateway) as url, raw_http(f"{url}/p/{profile}" if profile else url, era) as client:
@@ -92,7 +94,7 @@ async def test_the_tools_for_the_intent_are_listed_whole_beside_the_meta_tools_a
     async with house() as gateway, reached(gateway, era, wire) as client:
         listed = await result(client, "tools/list")
         names = [tool["name"] for tool in listed["tools"]]
-        meta = [tool["name"] for tool in gateway.view("meta")._toolbox.definitions()]  # pyright: ignore[reportPrivateUsage]
+        meta = [tool["name"] for tool in gateway.get_view("meta")._tools.build_definitions()]  # pyright: ignore[reportPrivateUsage]
         assert names[: len(meta)] == meta
         assert names[len(meta)] == "post__send_mail", "the best first"
         assert len(names) == len(meta) + 2
@@ -128,14 +130,17 @@ async def serves_a_query(client: RawClient, *, ours: bool) -> None:
 
 
 async def test_a_query_that_is_no_text_is_refused() -> None:
-    async with gateway_over(servers(), configured()) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over(servers(), configured()) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
         refused = (await client.request("tools/list", {"query": ["mail"]}))["error"]
         assert refused["code"] == -32602
         assert "is text" in refused["message"]
 
 
 async def test_a_query_and_a_flat_name_reach_no_further_than_the_profile() -> None:
-    async with gateway_over(servers(), configured()) as gateway, raw_lines(gateway.door("dry"), "modern") as client:
+    async with (
+        gateway_over(servers(), configured()) as gateway,
+        raw_lines(gateway.get_endpoint("dry"), "modern") as client,
+    ):
         listed = await result(client, "tools/list", {"query": INTENT})
         assert not [name for name in upstream_names(listed) if name.startswith("post__")]
         assert listed["_meta"][KEY]["of"] == 2
@@ -143,15 +148,21 @@ async def test_a_query_and_a_flat_name_reach_no_further_than_the_profile() -> No
 
 
 async def test_where_calling_was_taken_away_a_query_gives_nothing_to_call() -> None:
-    async with gateway_over(servers(), configured()) as gateway, raw_lines(gateway.door("quiet"), "modern") as client:
+    async with (
+        gateway_over(servers(), configured()) as gateway,
+        raw_lines(gateway.get_endpoint("quiet"), "modern") as client,
+    ):
         listed = await result(client, "tools/list", {"query": INTENT})
         assert upstream_names(listed) == []
         assert "error" in await call(client, "post__send_mail", to="Ann")
 
 
 async def test_a_cursor_of_another_query_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PAGE", 1)
-    async with gateway_over(servers(), configured()) as gateway, raw_lines(gateway.door("full"), "modern") as client:
+    monkeypatch.setattr(list_page, "PAGE_SIZE", 1)
+    async with (
+        gateway_over(servers(), configured()) as gateway,
+        raw_lines(gateway.get_endpoint("full"), "modern") as client,
+    ):
         first = await result(client, "tools/list", {"query": INTENT})
         again = {"cursor": first["nextCursor"]}
         assert upstream_names(await result(client, "tools/list", {"query": INTENT, **again})) != upstream_names(first)
@@ -164,7 +175,7 @@ async def test_definitions_beyond_the_budget_are_left_out_and_named() -> None:
     backends = servers()
     backends["post"].listing["tools"][0]["description"] = "Send mail to people. " * 400
     config = configured(budgets=Budgets(listing=300))
-    async with gateway_over(backends, config) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over(backends, config) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
         listed = await result(client, "tools/list")
         assert "post__send_mail" not in upstream_names(listed)
         assert listed["_meta"][KEY]["left_out"] == ["post__send_mail"]
@@ -174,7 +185,7 @@ async def test_definitions_beyond_the_budget_are_left_out_and_named() -> None:
 
 async def test_use_does_not_change_the_list_and_the_catalog_does() -> None:
     backends = servers()
-    async with house(backends) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with house(backends) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         before = await result(client, "tools/list")
         for _ in range(5):
             await call(client, "search_tools", query="weather")
@@ -187,13 +198,13 @@ async def test_use_does_not_change_the_list_and_the_catalog_does() -> None:
 
 async def test_a_change_that_brings_no_other_tools_is_not_told() -> None:
     backends = {**servers(), "far": fake("unrelated")}
-    async with house(backends) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with house(backends) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         before = upstream_names(await result(client, "tools/list"))
-        view = gateway.view()
+        view = gateway.get_view()
         backends["far"].change([tool("unrelated"), tool("as_unrelated_as_before")])
         await gateway.refresh(["far"])
         await encoded(gateway)
-        assert not view.reconsidered()
+        assert not view.has_changed_tool_list()
         assert upstream_names(await result(client, "tools/list")) == before
 
 
@@ -202,13 +213,13 @@ async def test_until_meanings_are_known_words_choose_and_then_the_client_is_told
         await encoded(gateway)
         known = gateway.catalog.snapshot
         unread = Index.build(
-            (it for entry in known.servers.values() for it in documents(entry)), encoder=known.index.encoder
+            (it for entry in known.servers.values() for it in build_documents(entry)), encoder=known.index.encoder
         )
         gateway.catalog.snapshot = known.with_index(unread)
-        async with raw_lines(gateway.door(), "legacy") as client:
+        async with raw_lines(gateway.get_endpoint(), "legacy") as client:
             by_words = await result(client, "tools/list")
             assert upstream_names(by_words) != ["post__send_mail"]
             gateway.catalog.snapshot = known
-            gateway.bus.publish(MeaningsKnown())
+            gateway.bus.publish(EmbeddingsComputed())
             await client.wait_for(lambda message: message.get("method") == "notifications/tools/list_changed")
             assert upstream_names(await result(client, "tools/list")) == ["post__send_mail"]

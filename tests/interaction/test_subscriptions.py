@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.catalog.sync import LONGEST_DEBOUNCE_S
 from portico.config import BackendConfig, Config, Profile
 from portico.errors import METHOD_NOT_FOUND, BackendUnavailable, RemoteError
@@ -97,8 +97,8 @@ async def test_clients_of_both_eras_watch_a_real_server_of_either(corner: Corner
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(configured(corner))
         gateway = await stack.enter_async_context(gateway_over(config=Config(servers={"s": server})))
-        old = await stack.enter_async_context(raw_lines(gateway.door(), "legacy"))
-        new = await stack.enter_async_context(raw_lines(gateway.door(), "modern"))
+        old = await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "legacy"))
+        new = await stack.enter_async_context(raw_lines(gateway.get_endpoint(), "modern"))
         _, agreed = await watch(new, uri)
         assert agreed == [uri]
         await watch(old, uri)
@@ -119,7 +119,9 @@ async def test_a_client_that_looks_through_us_watches_by_the_servers_own_uri(cor
         server = await stack.enter_async_context(configured(corner))
         config = Config(servers={"s": server}, exposure="full", prefix="never")
         gateway = await stack.enter_async_context(gateway_over(config=config))
-        clients = [await stack.enter_async_context(raw_lines(gateway.door(), era)) for era in ("legacy", "modern")]
+        clients = [
+            await stack.enter_async_context(raw_lines(gateway.get_endpoint(), era)) for era in ("legacy", "modern")
+        ]
         for client in clients:
             assert client.introduction["capabilities"]["resources"]["subscribe"] is True
             assert (await watch(client, uri))[1] == [uri]
@@ -134,8 +136,8 @@ async def test_a_server_is_told_by_the_first_and_left_by_the_last_of_either_era(
     backend, config = watched_server(), Config(profiles={"p": Profile()})
     async with (
         gateway_over({"s": backend}, config) as gateway,
-        raw_lines(gateway.door(), "legacy") as old,
-        raw_lines(gateway.door("p"), "modern") as new,
+        raw_lines(gateway.get_endpoint(), "legacy") as old,
+        raw_lines(gateway.get_endpoint("p"), "modern") as new,
     ):
         await watch(old, f"{OUTER}r://1")
         listening, _ = await watch(new, f"{OUTER}r://1", f"{OUTER}r://2")
@@ -153,7 +155,7 @@ async def test_a_server_is_told_by_the_first_and_left_by_the_last_of_either_era(
 async def test_whoever_hangs_up_is_no_watcher_any_more(era: Era) -> None:
     backend = watched_server()
     async with gateway_over({"s": backend}) as gateway:
-        async with raw_lines(gateway.door(), era) as client:
+        async with raw_lines(gateway.get_endpoint(), era) as client:
             await watch(client, f"{OUTER}r://1")
             assert told(backend, "unsubscribe") == []
         await until(lambda: told(backend, "unsubscribe") == ["r://1"])
@@ -167,7 +169,7 @@ async def test_whoever_hangs_up_is_no_watcher_any_more(era: Era) -> None:
 
 async def test_two_subscriptions_of_one_client_end_each_for_itself() -> None:
     backend = watched_server()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
         first, _ = await watch(client, f"{OUTER}r://1")
         second, _ = await watch(client, f"{OUTER}r://1")
         await leave(client, first)
@@ -185,8 +187,8 @@ async def test_a_modern_client_hears_of_a_resource_under_each_uri_it_asked_by_an
     backend = watched_server()
     async with (
         gateway_over({"s": backend}) as gateway,
-        raw_lines(gateway.door(), "modern") as client,
-        raw_lines(gateway.door(), "modern") as other,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
+        raw_lines(gateway.get_endpoint(), "modern") as other,
     ):
         assert (await watch(client, "r://1", f"{OUTER}r://1"))[1] == ["r://1", f"{OUTER}r://1"]
         await watch(other, f"{OUTER}r://2")
@@ -207,7 +209,7 @@ async def test_a_modern_client_is_told_what_it_will_not_hear_of() -> None:
     async with gateway_over({"s": backend, "mute": mute, "away": away}) as gateway:
         away.die()
         away.refuses = BackendUnavailable("it is away")
-        async with raw_lines(gateway.door(), "modern") as client:
+        async with raw_lines(gateway.get_endpoint(), "modern") as client:
             wrong = [
                 f"{OUTER}r://2",
                 "portico://backend/mute/resource/x://1",
@@ -227,12 +229,12 @@ async def test_a_server_that_never_agrees_holds_up_no_client_for_long(monkeypatc
         await asyncio.Event().wait()
         return {}
 
-    monkeypatch.setattr("portico.server.watching.AGREE_S", 0.2)
+    monkeypatch.setattr("portico.server.subscriptions.SUBSCRIBE_TIMEOUT_S", 0.2)
     backend, slow = watched_server(), watched_server()
     slow.on("resources/subscribe", never)
     async with (
         gateway_over({"s": backend, "slow": slow}) as gateway,
-        raw_lines(gateway.door(), "modern") as client,
+        raw_lines(gateway.get_endpoint(), "modern") as client,
     ):
         _, agreed = await watch(client, "portico://backend/slow/resource/r://1", f"{OUTER}r://1")
         assert agreed == [f"{OUTER}r://1"]
@@ -242,12 +244,12 @@ async def test_a_server_that_never_agrees_holds_up_no_client_for_long(monkeypatc
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_that_was_started_anew_is_told_again_what_is_watched(era: Era) -> None:
     backend = watched_server()
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         await watch(client, f"{OUTER}r://1")
         backend.die()
         await result(client, "tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
         await until(lambda: told(backend, "subscribe") == ["r://1", "r://1"])
-        assert gateway.upstreams["s"].conversation("") is not None
+        assert gateway.upstreams["s"].get_connection("") is not None
         backend.say(UPDATED, {"uri": "r://1"})
         assert await hear(client) == f"{OUTER}r://1"
 
@@ -257,18 +259,18 @@ async def test_watching_starts_a_server_and_keeps_it_up(era: Era) -> None:
     backend = watched_server()
     async with gateway_over({"s": backend}) as gateway:
         upstream = gateway.upstreams["s"]
-        await asyncio.wait_for(upstream.rest(0.0), PATIENCE_S)
-        assert upstream.conversation("") is None
-        watchers = gateway._watchers  # pyright: ignore[reportPrivateUsage]
-        async with raw_lines(gateway.door(), era) as client:
+        await asyncio.wait_for(upstream.stop_if_idle(0.0), PATIENCE_S)
+        assert upstream.get_connection("") is None
+        watchers = gateway._subscription_registry  # pyright: ignore[reportPrivateUsage]
+        async with raw_lines(gateway.get_endpoint(), era) as client:
             await watch(client, f"{OUTER}r://1")
             assert told(backend, "subscribe") == ["r://1"], "once, though it was started for it"
-            await asyncio.wait_for(upstream.rest(0.0, watchers.who("s")), PATIENCE_S)
-            assert upstream.conversation("") is not None
+            await asyncio.wait_for(upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S)
+            assert upstream.get_connection("") is not None
         await until(lambda: told(backend, "unsubscribe") == ["r://1"])
-        await asyncio.wait_for(upstream.rest(0.0, watchers.who("s")), PATIENCE_S)
-        assert upstream.conversation("") is None
-        assert not watchers.of("s")
+        await asyncio.wait_for(upstream.stop_if_idle(0.0, watchers.list_session_ids("s")), PATIENCE_S)
+        assert upstream.get_connection("") is None
+        assert not watchers.list_subscriptions("s")
 
 
 async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
@@ -283,14 +285,14 @@ async def test_who_comes_while_the_last_one_leaves_is_heard_after_it() -> None:
     backend.on("resources/unsubscribe", slowly)
     async with (
         gateway_over({"s": backend}) as gateway,
-        raw_lines(gateway.door(), "legacy") as old,
-        raw_lines(gateway.door(), "modern") as new,
+        raw_lines(gateway.get_endpoint(), "legacy") as old,
+        raw_lines(gateway.get_endpoint(), "modern") as new,
     ):
         await watch(old, f"{OUTER}r://1")
         going = asyncio.create_task(leave(old, None, f"{OUTER}r://1"))
         await asyncio.wait_for(leaving.wait(), PATIENCE_S)
         coming = asyncio.create_task(watch(new, f"{OUTER}r://1"))
-        async with raw_lines(gateway.door(), "legacy") as other:  # by now it has been asked for
+        async with raw_lines(gateway.get_endpoint(), "legacy") as other:  # by now it has been asked for
             await result(other, "tools/list")
         released.set()
         await asyncio.wait_for(asyncio.gather(going, coming), PATIENCE_S)
@@ -306,7 +308,7 @@ COUNTED = "portico://backend/own/resource/count://now"
 
 
 @asynccontextmanager
-async def counting() -> AsyncGenerator[Gateway]:
+async def counting() -> AsyncGenerator[GatewayRuntime]:
     command, *arguments = counter()
     server = BackendConfig(command=command, args=tuple(arguments), isolation="session", protocol="legacy")
     async with gateway_over(config=Config(servers={"own": server}, profiles={"p": Profile()})) as gateway:
@@ -317,8 +319,8 @@ async def counting() -> AsyncGenerator[Gateway]:
 async def test_an_own_instance_tells_its_own_client_alone(era: Era) -> None:
     async with (
         counting() as gateway,
-        raw_lines(gateway.door(), era) as one,
-        raw_lines(gateway.door(), era) as two,
+        raw_lines(gateway.get_endpoint(), era) as one,
+        raw_lines(gateway.get_endpoint(), era) as two,
     ):
         for client in (one, two):
             assert (await watch(client, COUNTED))[1] == [COUNTED]
@@ -332,7 +334,7 @@ async def test_an_own_instance_tells_its_own_client_alone(era: Era) -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_that_was_taken_away_is_forgotten_with_the_last_who_watched_it(era: Era) -> None:
     async with counting() as gateway:
-        async with raw_lines(gateway.door(), era) as client:
+        async with raw_lines(gateway.get_endpoint(), era) as client:
             assert (await watch(client, COUNTED))[1] == [COUNTED]
             kept = weakref.ref(gateway.upstreams["own"])
             await gateway.apply(gateway.config.model_copy(update={"servers": {}}))
@@ -384,7 +386,7 @@ async def test_a_storm_of_list_changes_is_few_listings_and_few_notifications_and
     backend = watched_server()
     async with (
         gateway_over({"s": backend}, Config(exposure="full")) as gateway,
-        raw_lines(gateway.door(), era) as client,
+        raw_lines(gateway.get_endpoint(), era) as client,
         connect(gateway, "memory", era) as looking,
     ):
         if era == "modern":
@@ -420,7 +422,7 @@ async def test_a_server_that_is_slow_to_list_keeps_no_others_news_back() -> None
     slow, quick = watched_server(), watched_server()
     async with (
         gateway_over({"slow": slow, "quick": quick}, Config(exposure="full")) as gateway,
-        raw_lines(gateway.door(), "legacy") as client,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
         connect(gateway, "memory") as looking,
     ):
         slow.on("tools/list", slowly)

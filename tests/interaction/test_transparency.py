@@ -31,7 +31,7 @@ async def test_names_pass_as_they_are_listed_and_called() -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_the_server_introduces_itself_through_us(era: Era) -> None:
     backend = fake("run", capabilities={"tools": {}, "experimental": {"x": {"y": None}}}, instructions="Read me.")
-    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         assert client.introduction["instructions"] == "Read me."
         assert client.introduction["capabilities"] == {"tools": {}, "experimental": {"x": {"y": None}}}
         info = client.introduction.get("serverInfo") or client.introduction["_meta"][SERVER_INFO]
@@ -52,7 +52,7 @@ async def test_resources_prompts_and_completion_pass_under_their_own_names() -> 
     backend.on("resources/read", lambda params, _: {"contents": [{"uri": params["uri"], "text": "it"}]})
     backend.on("prompts/get", lambda params, _: {"messages": [], "description": params["name"]})
     backend.on("completion/complete", lambda params, _: {"completion": {"values": [json.dumps(params["ref"])]}})
-    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         assert await pages(client, "resources/list", "resources") == backend.listing["resources"]
         templates = await pages(client, "resources/templates/list", "resourceTemplates")
         assert templates == backend.listing["resourceTemplates"]
@@ -73,12 +73,12 @@ async def test_a_method_nobody_knows_is_forwarded_with_everything_in_it() -> Non
         raise RemoteError(-31999, "no floor", None, has_data=True)
 
     backend.on("vendor/stumble", refuse)
-    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         assert await result(client, "vendor/dance", {"steps": [1, None]}) == {"danced": [1, None], "null": None}
         stumbled = await client.request("vendor/stumble")
         assert stumbled["error"] == {"code": -31999, "message": "no floor", "data": None}
     both = {"one": backend, "two": fake()}
-    async with gateway_over(both, BARE) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(both, BARE) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         assert (await client.request("vendor/dance"))["error"]["code"] == -32601
 
 
@@ -128,7 +128,7 @@ async def test_before_the_server_was_ever_heard_the_view_is_there_and_empty() ->
     async with gateway_over({"only": backend}, BARE, listed=False) as gateway, connect(gateway) as client:
         assert await names(client) == []
         heard.set()
-        await asyncio.wait_for(gateway.listed(), 30)
+        await asyncio.wait_for(gateway.wait_until_listed(), 30)
         assert await names(client) == ["late"]
 
 
@@ -158,7 +158,7 @@ async def test_the_real_thing_looks_the_same_directly_and_through_us() -> None:
 
 async def test_a_server_that_grew_is_heard() -> None:
     backend = fake("one")
-    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"only": backend}, BARE) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         backend.change([tool("one"), tool("two")])
         await client.wait_for(lambda message: message.get("method") == "notifications/tools/list_changed")
         assert [tool["name"] for tool in await pages(client, "tools/list", "tools")] == ["one", "two"]

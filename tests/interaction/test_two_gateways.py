@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.events import CatalogChanged, Event
 from portico.testing import connect
@@ -56,13 +56,13 @@ class Offer:
 
 
 @asynccontextmanager
-async def running(config: Config) -> AsyncGenerator[Gateway]:
-    async with Gateway(config) as gateway:
-        await asyncio.wait_for(gateway.listed(), WAIT_S)
+async def running(config: Config) -> AsyncGenerator[GatewayRuntime]:
+    async with GatewayRuntime(config) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), WAIT_S)
         yield gateway
 
 
-async def until(gateway: Gateway, holds: Callable[[], bool]) -> None:
+async def until(gateway: GatewayRuntime, holds: Callable[[], bool]) -> None:
     """Wait for a change of the catalog that makes it so."""
     changed = asyncio.Event()
 
@@ -122,7 +122,7 @@ async def test_what_was_listed_elsewhere_since_is_known_after_a_start(tmp_path: 
     async with running(offer.config("a", database)) as one:
         offer.change("second")
         await one.refresh(["s"])
-    async with Gateway(offer.config("b", database)) as late:
+    async with GatewayRuntime(offer.config("b", database)) as late:
         assert list(late.catalog.snapshot.tools) == ["s.first"]
         await until(late, lambda: list(late.catalog.snapshot.tools) == ["s.second"])
         assert late.upstreams["s"].state == "known"
@@ -154,7 +154,7 @@ async def test_a_database_that_cannot_be_reached_costs_no_call(tmp_path: Path) -
     async with running(offer.config("a", nowhere)) as gateway, connect(gateway) as client:
         answer = await client.call_tool("call_tool", {"name": "s.first", "arguments": {}})
         assert not answer.is_error
-        assert gateway.insight.usage.statistics("s.first").calls == 1
-        await gateway.recall()
-        assert "hunter2" not in gateway.record.problem
-        assert gateway.record.problem
+        assert gateway.usage_data.tool_usage.get_statistics("s.first").calls == 1
+        await gateway.load_usage()
+        assert "hunter2" not in gateway.store.problem
+        assert gateway.store.problem

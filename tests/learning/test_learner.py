@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from portico.access import Caller
-from portico.config import Learning
-from portico.events import Bus, Searched, ToolCalled
-from portico.learning import Learner
-from portico.search import Lift
-from portico.search.habits import hashed, query_terms
-from portico.storage.habits import HabitStore, Keeping
+from portico.config import LearningMode
+from portico.events import EventBus, ToolCalled, ToolsFound
+from portico.search import Boost
+from portico.search.usage_patterns import extract_query_terms, hash_terms
+from portico.storage.learning_store import LearningLimits, LearningStore
+from portico.usage.learner import Learner
 
 DAY = 86_400.0
 ME = Caller("session", "claude")
@@ -25,19 +25,19 @@ QUERY = "send mail"
 class House:
     """A learner, the bus it listens to, and a clock that is set by hand."""
 
-    def __init__(self, path: Path | None = None, learning: Learning = "caller") -> None:
+    def __init__(self, path: Path | None = None, learning: LearningMode = "caller") -> None:
         self.now = 1_800_000_000.0
-        self.bus = Bus()
-        self.learner = Learner(learning, HabitStore(path, Keeping(30 * DAY)), self.bus, lambda: self.now)
+        self.bus = EventBus()
+        self.learner = Learner(learning, LearningStore(path, LearningLimits(30 * DAY)), self.bus, lambda: self.now)
 
     def search(self, *shown: str, caller: Caller = ME, query: str = QUERY) -> None:
-        self.bus.publish(Searched(query, shown, caller))
+        self.bus.publish(ToolsFound(query, shown, caller))
 
     def call(self, tool: str, caller: Caller = ME, ok: bool = True, cancelled: bool = False) -> None:
         self.bus.publish(ToolCalled(tool, "hash", 0.05, ok, caller, cancelled))
 
-    async def lifts(self, query: str = QUERY, caller: Caller = ME) -> Mapping[str, Lift]:
-        return await asyncio.wait_for(self.learner.lifts(caller, query), 20)
+    async def lifts(self, query: str = QUERY, caller: Caller = ME) -> Mapping[str, Boost]:
+        return await asyncio.wait_for(self.learner.compute_boosts(caller, query), 20)
 
 
 async def test_what_was_heard_counts_at_once_and_the_same_after_it_was_written(tmp_path: Path):
@@ -63,7 +63,7 @@ async def test_what_is_heard_while_it_is_written_is_not_lost(tmp_path: Path):
     house.call("m.find")
     await asyncio.wait_for(writing, 20)
     await house.learner.close()
-    assert {row.tool for row in HabitStore(tmp_path / "h.sqlite3").load("/claude").used} == {"m.send", "m.find"}
+    assert {row.tool for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used} == {"m.send", "m.find"}
 
 
 async def test_writing_that_is_cut_off_is_neither_lost_nor_done_twice(tmp_path: Path):
@@ -74,7 +74,7 @@ async def test_writing_that_is_cut_off_is_neither_lost_nor_done_twice(tmp_path: 
     writing.cancel()
     await asyncio.wait({writing}, timeout=20)
     await house.learner.close()
-    assert [(row.tool, row.weight) for row in HabitStore(tmp_path / "h.sqlite3").load("/claude").used] == [
+    assert [(row.tool, row.weight) for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used] == [
         ("m.send", 1)
     ]
 
@@ -89,7 +89,7 @@ async def test_writing_that_is_cut_off_is_neither_lost_nor_done_twice(tmp_path: 
         ("off", ME, False),
     ],
 )
-async def test_who_learns_together(learning: Learning, other: Caller, learnt: bool):
+async def test_who_learns_together(learning: LearningMode, other: Caller, learnt: bool):
     house = House(learning=learning)
     house.search("m.send")
     house.call("m.send")
@@ -149,7 +149,7 @@ async def test_a_crowd_of_sessions_and_names_takes_bounded_room(tmp_path: Path):
 
 async def test_a_file_that_is_locked_costs_only_what_was_learnt(tmp_path: Path):
     path = tmp_path / "h.sqlite3"
-    made = HabitStore(path)
+    made = LearningStore(path)
     made.load("/claude")
     made.close()
     holder = sqlite3.connect(path, isolation_level=None)
@@ -201,7 +201,7 @@ async def test_nothing_is_heard_after_the_end():
     await house.learner.close()
     house.search("m.send")
     house.call("m.send")
-    assert not house.bus.asked_for(Searched)
+    assert not house.bus.has_subscribers(ToolsFound)
     assert await house.lifts() == {}
 
 
@@ -210,7 +210,7 @@ async def test_nothing_is_heard_after_the_end():
 
 @pytest.mark.parametrize("seen", [True, False])
 async def test_what_was_heard_before_something_was_forgotten_is_forgotten_too(tmp_path: Path, seen: bool):
-    house, other = House(tmp_path / "h.sqlite3"), HabitStore(tmp_path / "h.sqlite3")
+    house, other = House(tmp_path / "h.sqlite3"), LearningStore(tmp_path / "h.sqlite3")
     house.search("m.send", "m.find")
     house.call("m.send")
     if seen:
@@ -235,7 +235,7 @@ async def test_a_search_of_another_scope_notices_that_something_was_forgotten(tm
     house.search("m.send")
     house.call("m.send")
     assert await house.lifts()
-    HabitStore(tmp_path / "h.sqlite3").forget()
+    LearningStore(tmp_path / "h.sqlite3").forget()
     assert await house.lifts(caller=work) == {}
     assert await house.lifts() == {}
     await house.learner.close()
@@ -244,7 +244,7 @@ async def test_a_search_of_another_scope_notices_that_something_was_forgotten(tm
 async def test_after_forgetting_words_are_compared_under_the_new_key(tmp_path: Path):
     house = House(tmp_path / "h.sqlite3")
     await house.lifts()
-    HabitStore(tmp_path / "h.sqlite3").forget()
+    LearningStore(tmp_path / "h.sqlite3").forget()
     await house.learner.flush()
     house.search("m.send")
     house.call("m.send")
@@ -261,10 +261,10 @@ async def test_the_record_alone_does_not_tell_words_to_whoever_has_a_dictionary(
     house.search("m.send")
     house.call("m.send")
     await house.learner.close()
-    (row,) = HabitStore(tmp_path / "h.sqlite3").load("/claude").followed
+    (row,) = LearningStore(tmp_path / "h.sqlite3").load("/claude").followed
     kept = frozenset(np.frombuffer(row.terms, dtype="<u8").tolist())
-    assert not kept & hashed(query_terms(QUERY), b"")
-    assert kept == hashed(query_terms(QUERY), (tmp_path / "h.key").read_bytes())
+    assert not kept & hash_terms(extract_query_terms(QUERY), b"")
+    assert kept == hash_terms(extract_query_terms(QUERY), (tmp_path / "h.key").read_bytes())
 
 
 # A clock that is wrong
@@ -304,7 +304,7 @@ async def test_what_cannot_be_written_is_known_and_tried_again_and_complained_of
         db.execute("drop trigger full")
     await house.learner.flush()
     assert await house.lifts() == heard
-    (row,) = HabitStore(tmp_path / "h.sqlite3").load("/claude").used
+    (row,) = LearningStore(tmp_path / "h.sqlite3").load("/claude").used
     assert (row.tool, row.weight) == ("m.send", 1)
     await house.learner.close()
 
@@ -320,7 +320,7 @@ async def test_whoever_there_is_no_room_for_is_not_forgotten_meanwhile(tmp_path:
         await house.learner.flush()
         assert (await house.lifts())["m.find"].amount > 0.07
     await house.learner.close()
-    assert [row.weight for row in HabitStore(tmp_path / "h.sqlite3").load("/claude").used] == [pytest.approx(3)]
+    assert [row.weight for row in LearningStore(tmp_path / "h.sqlite3").load("/claude").used] == [pytest.approx(3)]
 
 
 async def test_names_that_come_in_crowds_take_room_from_one_another(tmp_path: Path):
@@ -330,5 +330,5 @@ async def test_names_that_come_in_crowds_take_room_from_one_another(tmp_path: Pa
     for number in range(1_500):
         house.call("m.send", Caller("s", f"name {number}"))
     await house.learner.flush()
-    assert HabitStore(tmp_path / "h.sqlite3").load("/claude").used
+    assert LearningStore(tmp_path / "h.sqlite3").load("/claude").used
     await house.learner.close()

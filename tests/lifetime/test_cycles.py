@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.errors import BackendUnavailable
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from tests.fixtures import broken
 from tests.lifetime.marks import PATIENCE_S
 
@@ -74,16 +74,16 @@ async def flat(cycle: Callable[[], Awaitable[None]], cycles: int) -> None:
 
 
 @asynccontextmanager
-async def gateway_over(*names: str, **options: Any) -> AsyncGenerator[Gateway]:
+async def gateway_over(*names: str, **options: Any) -> AsyncGenerator[GatewayRuntime]:
     servers = {
         name: BackendConfig(command=command, args=tuple(args), **options)
         for name in names
         for command, *args in [broken(name)]
     }
-    async with Gateway(Config(servers=servers), manifests=Manifests(None)) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(Config(servers=servers), manifests=ManifestStore(None)) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         # It would be opened in the middle of the cycles, and has a thread.
-        await asyncio.wait_for(gateway.record.open(), PATIENCE_S)
+        await asyncio.wait_for(gateway.store.open(), PATIENCE_S)
         yield gateway
 
 
@@ -95,11 +95,11 @@ async def rest_cycles(name: str, cycles: int) -> None:
         async def cycle() -> None:
             async with asyncio.timeout(PATIENCE_S):
                 await upstream.request("tools/call", {"name": "echo", "arguments": {}})
-                pids.add(upstream.status().diagnostics["pid"])
-                await upstream.rest(idle=0)
+                pids.add(upstream.get_status().diagnostics["pid"])
+                await upstream.stop_if_idle(idle_s=0)
                 while upstream.state != "known":  # it may be about to be listed
                     await asyncio.sleep(0.005)
-                    await upstream.rest(idle=0)
+                    await upstream.stop_if_idle(idle_s=0)
 
         await flat(cycle, cycles)
         assert len(pids) > 0.9 * cycles  # a number may be used again
@@ -134,9 +134,9 @@ async def test_a_server_that_never_starts_leaves_nothing():
         backend = gateway.upstreams["crash_on_start"].backend
 
         class Nobody:
-            def notified(self, method: str, params: Any) -> None: ...
+            def on_notification(self, method: str, params: Any) -> None: ...
 
-            def lost(self, reason: str) -> None: ...
+            def on_lost(self, reason: str) -> None: ...
 
         async def cycle() -> None:
             async with asyncio.timeout(PATIENCE_S):

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from tests.fixtures import broken
 from tests.fixtures.raw_client import RawClient
 from tests.lifetime.house import House, by, configuration, ended, launch
@@ -79,8 +79,8 @@ def config(mark: str, *names: str, **options: Any) -> Config:
     )
 
 
-async def begun(gateway: Gateway, mark: str, count: int) -> None:
-    await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+async def begun(gateway: GatewayRuntime, mark: str, count: int) -> None:
+    await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
     assert len(marked(mark)) == count
 
 
@@ -88,7 +88,7 @@ async def test_a_gateway_closed_by_its_owner_leaves_nothing_behind():
     mark = new_mark()
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     names = ("healthy", "modern_only", "ignores_stdin_close", "leaves_child", "leaves_child_on_stdout")
-    async with Gateway(config(mark, *names), manifests=Manifests(None)) as gateway:
+    async with GatewayRuntime(config(mark, *names), manifests=ManifestStore(None)) as gateway:
         await begun(gateway, mark, 7)
     assert marked(mark) == []
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
@@ -98,7 +98,7 @@ async def test_a_gateway_whose_owner_fails_leaves_nothing_behind():
     mark = new_mark()
 
     async def own() -> None:
-        async with Gateway(config(mark, "healthy", "leaves_child"), manifests=Manifests(None)) as gateway:
+        async with GatewayRuntime(config(mark, "healthy", "leaves_child"), manifests=ManifestStore(None)) as gateway:
             await begun(gateway, mark, 3)
             raise ZeroDivisionError
 
@@ -111,8 +111,8 @@ async def test_a_gateway_closed_while_its_servers_start_leaves_nothing_behind():
     mark = new_mark()
     names = ("healthy", "never_answers", "ignores_discover", "crash_on_start", "leaves_child")
     for patience in (0, 0.02, 0.1, 0.4):
-        async with Gateway(config(mark, *names), manifests=Manifests(None)) as gateway:
-            await asyncio.wait({asyncio.ensure_future(gateway.listed())}, timeout=patience)
+        async with GatewayRuntime(config(mark, *names), manifests=ManifestStore(None)) as gateway:
+            await asyncio.wait({asyncio.ensure_future(gateway.wait_until_listed())}, timeout=patience)
         assert marked(mark) == []
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert [task for task in others if "listed" not in repr(task)] == []
@@ -120,7 +120,7 @@ async def test_a_gateway_closed_while_its_servers_start_leaves_nothing_behind():
 
 async def test_closing_twice_at_once_closes_once():
     mark = new_mark()
-    async with Gateway(config(mark, "healthy", "ignores_stdin_close"), manifests=Manifests(None)) as gateway:
+    async with GatewayRuntime(config(mark, "healthy", "ignores_stdin_close"), manifests=ManifestStore(None)) as gateway:
         await begun(gateway, mark, 2)
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(gateway.close(), gateway.close())
@@ -129,7 +129,7 @@ async def test_closing_twice_at_once_closes_once():
 
 async def test_a_close_that_is_cut_short_can_be_taken_up_again():
     mark = new_mark()
-    async with Gateway(config(mark, "ignores_stdin_close"), manifests=Manifests(None)) as gateway:
+    async with GatewayRuntime(config(mark, "ignores_stdin_close"), manifests=ManifestStore(None)) as gateway:
         await begun(gateway, mark, 1)
         closing = asyncio.create_task(gateway.close())
         await asyncio.wait({closing}, timeout=0.1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.record import Record
+from portico.storage.gateway_store import GatewayStore
 from tests.fixtures.postgres import PostgresDatabase
 from tests.fixtures.postgres import postgres as postgres
 
@@ -19,7 +19,7 @@ BATCH = 200
 _WRITE = """
 import asyncio, sys
 from pathlib import Path
-from portico.storage.record import Record
+from portico.storage.gateway_store import Record
 from portico.storage.rows import CallRow, DailyRow, LedgerRow
 
 async def main():
@@ -66,15 +66,15 @@ async def test_a_gateway_that_is_killed_loses_no_batch_that_was_written_and_brea
 
     if postgres:
         await asyncio.to_thread(postgres.let_go)
-    record = Record(url or None, path)
-    calls = await record.calls(limit=1_000_000)
+    record = GatewayStore(url or None, path)
+    calls = await record.load_calls(limit=1_000_000)
     kept = len(calls) // BATCH
     assert kept >= written
     assert len(calls) == kept * BATCH
     assert {row.session for row in calls} == {str(batch) for batch in range(1, kept + 1)}
-    assert {row.calls for row in await record.daily_use(0)} == {kept}
-    assert (await record.ledger_total()).shown == kept * BATCH
-    await record.add_use(calls[:1], [], [])
+    assert {row.calls for row in await record.load_daily_usage(0)} == {kept}
+    assert (await record.load_ledger_total()).shown == kept * BATCH
+    await record.add_usage(calls[:1], [], [])
     await record.close()
     if kind == "sqlite":
         with contextlib.closing(sqlite3.connect(path)) as db:

@@ -5,41 +5,41 @@ from pathlib import Path
 import pytest
 
 from portico.app.readiness import Readiness
-from portico.server.monitoring import Check, Health
-from portico.storage.record import Record
-from portico.upstream.supervisor import State, Status
+from portico.server.http.monitoring import GatewayHealth, ReadinessCheck
+from portico.storage.gateway_store import GatewayStore
+from portico.upstream.lifecycle.supervisor import LifecycleState, UpstreamStatus
 
 
 class House:
     """What a readiness looks at, to be set by hand."""
 
-    def __init__(self, record: Record | None = None) -> None:
+    def __init__(self, record: GatewayStore | None = None) -> None:
         self.now = 100.0
         self.listed = False
         self.refused = ""
-        self.states: dict[str, State] = {"mail": "ready", "notes": "known"}
+        self.states: dict[str, LifecycleState] = {"mail": "ready", "notes": "known"}
         self.readiness = Readiness(
             lambda: self.listed,
-            lambda: [Status(name, "stdio", state, 0.0) for name, state in self.states.items()],
-            record or Record(None, None),
+            lambda: [UpstreamStatus(name, "stdio", state, 0.0) for name, state in self.states.items()],
+            record or GatewayStore(None, None),
             lambda: self.refused,
-            patience_s=5,
+            start_timeout_s=5,
             clock=lambda: self.now,
         )
 
     @property
-    def health(self) -> Health:
-        return self.readiness.health()
+    def health(self) -> GatewayHealth:
+        return self.readiness.check_health()
 
-    def check(self, name: str) -> Check:
+    def check(self, name: str) -> ReadinessCheck:
         return next(check for check in self.health.checks if check.name == name)
 
 
 def test_it_starts_until_every_server_was_heard() -> None:
     house = House()
-    assert (house.health.phase, house.health.ready) == ("starting", False)
+    assert (house.health.phase, house.health.is_ready) == ("starting", False)
     house.listed = True
-    assert (house.health.phase, house.health.ready) == ("serving", True)
+    assert (house.health.phase, house.health.is_ready) == ("serving", True)
 
 
 def test_a_server_that_never_answers_does_not_keep_it_starting() -> None:
@@ -63,18 +63,18 @@ def test_told_to_end_it_takes_no_more_work(listed: bool) -> None:
     house = House()
     house.listed = listed
     house.readiness.drain()
-    assert (house.health.phase, house.health.ready) == ("draining", False)
+    assert (house.health.phase, house.health.is_ready) == ("draining", False)
 
 
 @pytest.mark.parametrize("state", ["down", "quarantined", "degraded", "disabled"])
-def test_a_server_in_trouble_is_named_and_the_gateway_still_ready(state: State) -> None:
+def test_a_server_in_trouble_is_named_and_the_gateway_still_ready(state: LifecycleState) -> None:
     house = House()
     house.listed = True
     assert house.check("servers").ok
     house.states["mail"] = state
     told = house.check("servers")
     assert (told.ok, told.detail) == (False, "1 of 2 cannot be used: mail")
-    assert house.health.ready
+    assert house.health.is_ready
 
 
 def test_a_refused_configuration_shows_without_its_secrets() -> None:
@@ -84,11 +84,11 @@ def test_a_refused_configuration_shows_without_its_secrets() -> None:
     told = house.check("configuration")
     assert not told.ok
     assert "hidden" not in told.detail
-    assert house.health.ready
+    assert house.health.is_ready
 
 
 async def test_a_record_that_cannot_be_used_shows_and_calls_go_on(tmp_path: Path) -> None:
-    record = Record(f"sqlite:///{tmp_path / 'absent' / 'deep' / 'x.sqlite3'}", None)
+    record = GatewayStore(f"sqlite:///{tmp_path / 'absent' / 'deep' / 'x.sqlite3'}", None)
     (tmp_path / "absent").write_text("a file where a folder should be")
     house = House(record)
     house.listed = True
@@ -96,4 +96,4 @@ async def test_a_record_that_cannot_be_used_shows_and_calls_go_on(tmp_path: Path
     await record.open()
     await record.close()
     assert not house.check("record").ok
-    assert house.health.ready
+    assert house.health.is_ready

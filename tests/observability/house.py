@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from portico.access import Caller
-from portico.events import Bus, Shown, ToolCalled
-from portico.observability.keeper import Keeper
-from portico.observability.ledger import Ledger
-from portico.observability.usage import Usage
-from portico.storage.record import Record
+from portico.events import EventBus, ToolCalled, ToolsShown
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.rows import Retention
+from portico.usage.recorder import UsageRecorder
+from portico.usage.token_ledger import TokenLedger
+from portico.usage.tool_usage import ToolUsage
 
 DAY = 86_400.0
 NOON = 1_800_014_400.0
@@ -30,21 +30,21 @@ class House:
 
     def __init__(
         self,
-        record: Record | None = None,
+        record: GatewayStore | None = None,
         retention: Retention = Retention(),  # noqa: B008
         chores: tuple[Callable[[], Awaitable[object]], ...] = (),
         count: Callable[[str], int] = len,
     ) -> None:
         self.now = NOON
         self.costs = {"": 5_000, "work": 9_000}
-        self.bus = Bus()
-        self.record = record or Record(None, None)
-        self.usage = Usage(self.record, self.bus, retention, clock=lambda: self.now)
-        self.ledger = Ledger(
+        self.bus = EventBus()
+        self.record = record or GatewayStore(None, None)
+        self.usage = ToolUsage(self.record, self.bus, retention, clock=lambda: self.now)
+        self.ledger = TokenLedger(
             self.record, self.bus, lambda profile: self.costs.get(profile, 0), count=count, clock=lambda: self.now
         )
-        self.keeper = Keeper(
-            self.record, self.bus, self.usage, self.ledger, retention, chores=chores, clock=lambda: self.now
+        self.keeper = UsageRecorder(
+            self.record, self.bus, self.usage, self.ledger, retention, maintenance_tasks=chores, clock=lambda: self.now
         )
 
     def call(
@@ -60,7 +60,7 @@ class House:
             self.bus.publish(ToolCalled(tool, "hash", ms / 1_000, ok, caller, cancelled))
 
     def show(self, what: object, caller: Caller = ME, listing: bool = False) -> None:
-        self.bus.publish(Shown(caller, what, listing))
+        self.bus.publish(ToolsShown(caller, what, listing))
 
 
 class Disk:
@@ -68,7 +68,7 @@ class Disk:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.record = Record(None, path)
+        self.record = GatewayStore(None, path)
 
     async def fill(self, *tables: str) -> None:
         """From now on nothing can be written, or nothing to these tables."""

@@ -14,16 +14,16 @@ from typing import Any, Literal
 import pytest
 
 from portico.access import Caller
-from portico.app import Gateway
-from portico.config import Audit as Settings
+from portico.app import GatewayRuntime
+from portico.calls.cache import CacheRule, ResultCache
+from portico.calls.pipeline import CallContext, CallPipeline
+from portico.config import AuditConfig as Settings
 from portico.config import Config
 from portico.errors import BackendUnavailable
 from portico.events import Event, ToolCalled
-from portico.execution.cache import Cache, CacheRule
-from portico.execution.call import Calls, Origin
-from portico.observability.audit import MASK, Audit, Called, hashed, redacted
+from portico.observability.audit import MASK, AuditEntry, AuditLog, hash_arguments, redact_arguments
 from portico.testing import FakeBackend, Transport, connect, gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 
 PATIENCE_S = 30
 SECRET = "Tr0ub4dor-planted-secret"
@@ -37,7 +37,7 @@ DONE: Raw = {"content": [{"type": "text", "text": "done"}]}
 class House:
     """A gateway that keeps a log."""
 
-    gateway: Gateway
+    gateway: GatewayRuntime
     backend: FakeBackend
     path: Path
     waiting: asyncio.Event
@@ -74,7 +74,7 @@ async def house(
     backend.on_call("wait", wait)
     backend.on_call("lost", lost)
     async with gateway_over({"s": backend}, config) as gateway:
-        audit = Audit.kept(Settings(**settings), folder, secrets)
+        audit = AuditLog.from_settings(Settings(**settings), folder, secrets)
         gateway.calls.audit = audit
         yield House(gateway, backend, settings.get("file") or folder / "audit.jsonl", waiting)
         if audit is not None:
@@ -100,7 +100,7 @@ async def test_the_line_is_there_when_the_client_has_its_answer(tmp_path: Path, 
             "tool": "s.read", "outcome": "ok", "way": "call_tool", "attempts": 1, "cached": False, "repaired": False,
             "profile": "",
         }  # fmt: skip
-        assert line["hash"] == here.gateway.catalog.snapshot.tool("s.read").hash
+        assert line["hash"] == here.gateway.catalog.snapshot.resolve_tool("s.read").hash
         assert line["client"] == "mcp"
         assert abs((datetime.now(UTC) - datetime.fromisoformat(line["at"])).total_seconds()) < 600
         assert line["at"].endswith("Z")
@@ -126,7 +126,9 @@ async def test_every_way_to_end_has_its_line(tmp_path: Path):
         assert here.last["repaired"]
         assert len(here.lines) == 5
         calling = asyncio.create_task(
-            here.gateway.calls.call(here.gateway.catalog.snapshot.tool("s.wait"), {}, Origin(way="library"))
+            here.gateway.calls.call(
+                here.gateway.catalog.snapshot.resolve_tool("s.wait"), {}, CallContext(via="library")
+            )
         )
         await asyncio.wait_for(here.waiting.wait(), PATIENCE_S)
         calling.cancel()
@@ -149,7 +151,7 @@ async def test_a_question_to_the_client_is_neither_success_nor_failure(tmp_path:
     async with house(tmp_path) as here:
         here.backend.on("tools/call", lambda params, ask: {"resultType": "input_required", "inputRequests": {}})
         async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(here.gateway.catalog.snapshot.tool("s.read"), {})
+            await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
         assert here.last["outcome"] == "input_required"
 
 
@@ -179,33 +181,33 @@ async def test_a_tool_that_its_server_does_not_list_leaves_a_line_too(tmp_path: 
     async with house(tmp_path) as here:
         here.backend.on_call("hidden", lambda _: DONE)
         async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.ask("s", "tools/call", asking("hidden"), Origin(way="flat"))
+            await here.gateway.calls.request("s", "tools/call", asking("hidden"), CallContext(via="flat"))
         assert (here.last["tool"], here.last["outcome"], here.last["hash"]) == ("s.hidden", "ok", "")
 
 
 async def test_an_answer_that_was_kept_is_told_from_one_that_was_fetched(tmp_path: Path):
     config = Config.model_validate({"data_dir": tmp_path, "servers": {}})
     async with house(tmp_path, config) as here:
-        calls = Calls(
-            here.gateway.upstreams, {}, here.gateway.bus, cache=Cache({"s": CacheRule(ttl_s=600)}),
+        calls = CallPipeline(
+            here.gateway.upstreams, {}, here.gateway.bus, cache=ResultCache({"s": CacheRule(ttl_s=600)}),
             audit=here.gateway.calls.audit,
         )  # fmt: skip
         for _ in range(2):
             async with asyncio.timeout(PATIENCE_S):
-                await calls.call(here.gateway.catalog.snapshot.tool("s.read"), {"n": 1})
+                await calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {"n": 1})
         assert [one["cached"] for one in here.lines] == [False, True]
 
 
 async def test_the_same_arguments_have_the_same_hash_and_only_with_the_same_key(tmp_path: Path):
     async with house(tmp_path) as here:
-        tool = here.gateway.catalog.snapshot.tool("s.fail")
+        tool = here.gateway.catalog.snapshot.resolve_tool("s.fail")
         for given in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 1, "b": [3]}):
             async with asyncio.timeout(PATIENCE_S):
                 await here.gateway.calls.call(tool, given)
         first, second, third = (one["arguments"] for one in here.lines)
         assert first == second != third
-        assert first == hashed({"a": 1, "b": [2]}, (tmp_path / "audit.key").read_bytes())
-        assert first != hashed({"a": 1, "b": [2]}, b"another")
+        assert first == hash_arguments({"a": 1, "b": [2]}, (tmp_path / "audit.key").read_bytes())
+        assert first != hash_arguments({"a": 1, "b": [2]}, b"another")
 
 
 @pytest.mark.parametrize("kind", ["hash", "redacted", "none"])
@@ -225,7 +227,7 @@ async def test_no_planted_secret_is_in_any_line(tmp_path: Path, kind: Literal["h
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await here.gateway.calls.call(
-                        here.gateway.catalog.snapshot.tool(name), {**planted, "plain": "seen"}
+                        here.gateway.catalog.snapshot.resolve_tool(name), {**planted, "plain": "seen"}
                     )
             except BackendUnavailable:
                 continue
@@ -238,21 +240,21 @@ async def test_no_planted_secret_is_in_any_line(tmp_path: Path, kind: Literal["h
 
 
 def test_redacted_arguments_stay_small_however_large_they_are():
-    assert len(json.dumps(redacted({"a": ["x" * 1_000] * 10_000}))) < 150_000
-    assert redacted({"a": "x" * 201}) == {"a": "x" * 200 + "…"}
+    assert len(json.dumps(redact_arguments({"a": ["x" * 1_000] * 10_000}))) < 150_000
+    assert redact_arguments({"a": "x" * 201}) == {"a": "x" * 200 + "…"}
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
-    assert json.dumps(redacted(deep)).count("[") <= 10
-    assert redacted({"n": 2**70, "pin": 4711, "t": True}, ("4711",)) == {"n": "…", "pin": MASK, "t": True}
+    assert json.dumps(redact_arguments(deep)).count("[") <= 10
+    assert redact_arguments({"n": 2**70, "pin": 4711, "t": True}, ("4711",)) == {"n": "…", "pin": MASK, "t": True}
 
 
 async def test_names_can_neither_break_a_line_nor_fill_it(tmp_path: Path):
-    audit = Audit.kept(Settings(), tmp_path)
+    audit = AuditLog.from_settings(Settings(), tmp_path)
     assert audit is not None
     evil = '"}\n{"tool":"forged","outcome":"ok"}\n\u2028'
-    audit.write(Called(evil, "", {}, "unknown_name", Caller("s", evil, "")))
-    audit.write(Called("x" * 10_000, "", {}, "unknown_name", Caller("s", "\ud800" * 10_000, "")))
+    audit.write(AuditEntry(evil, "", {}, "unknown_name", Caller("s", evil, "")))
+    audit.write(AuditEntry("x" * 10_000, "", {}, "unknown_name", Caller("s", "\ud800" * 10_000, "")))
     audit.close()
     first, second = lines(tmp_path / "audit.jsonl")
     assert (first["tool"], first["client"]) == (evil, evil)
@@ -264,18 +266,18 @@ async def test_a_call_is_answered_though_its_line_cannot_be_written_and_the_gap_
 ):
     async with house(tmp_path) as here:
         (blocked := here.path).mkdir()
-        tool, audit = here.gateway.catalog.snapshot.tool("s.read"), here.gateway.calls.audit
+        tool, audit = here.gateway.catalog.snapshot.resolve_tool("s.read"), here.gateway.calls.audit
         assert audit is not None
         with caplog.at_level(logging.ERROR):
             for _ in range(3):
                 async with asyncio.timeout(PATIENCE_S):
                     assert await here.gateway.calls.call(tool, {}) == DONE
-        assert "cannot be written" in audit.trouble
+        assert "cannot be written" in audit.problem
         assert sum("audit log cannot be written" in one.message for one in caplog.records) == 1
         blocked.rmdir()
         async with asyncio.timeout(PATIENCE_S):
             await here.gateway.calls.call(tool, {})
-        assert audit.trouble == ""
+        assert audit.problem == ""
         gap, line = here.lines
         assert gap["lost"] == 3
         assert line["outcome"] == "ok"
@@ -287,18 +289,18 @@ async def test_lines_can_be_waited_for_until_they_are_on_the_disk(tmp_path: Path
     async with house(tmp_path, sync=True) as here:
         calls, snapshot = here.gateway.calls, here.gateway.catalog.snapshot
         async with asyncio.timeout(PATIENCE_S):
-            await calls.call(snapshot.tool("s.read"), {})
+            await calls.call(snapshot.resolve_tool("s.read"), {})
             with pytest.raises(BackendUnavailable):
-                await calls.call(snapshot.tool("s.lost"), {})
+                await calls.call(snapshot.resolve_tool("s.lost"), {})
         sizes = [len(line) + 1 for line in here.path.read_bytes().splitlines()]
         assert synced == [sizes[0], sum(sizes)]
 
 
 async def test_where_it_is_off_nothing_is_kept(tmp_path: Path):
-    assert Audit.kept(Settings(enabled=False), tmp_path) is None
+    assert AuditLog.from_settings(Settings(enabled=False), tmp_path) is None
     async with house(tmp_path, enabled=False) as here:
         async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(here.gateway.catalog.snapshot.tool("s.read"), {})
+            await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
         assert os.listdir(tmp_path) == []
 
 
@@ -306,7 +308,7 @@ async def test_a_call_that_was_tried_again_says_how_often(tmp_path: Path):
     async with house(tmp_path) as here:
         left = [1]
 
-        def answer(params: Raw, ask: Ask) -> Raw:
+        def answer(params: Raw, ask: RequestOptions) -> Raw:
             if left[0]:
                 left[0] -= 1
                 here.backend.die("it fell over")
@@ -315,5 +317,5 @@ async def test_a_call_that_was_tried_again_says_how_often(tmp_path: Path):
 
         here.backend.on("tools/call", answer)
         async with asyncio.timeout(PATIENCE_S):
-            await here.gateway.calls.call(here.gateway.catalog.snapshot.tool("s.read"), {})
+            await here.gateway.calls.call(here.gateway.catalog.snapshot.resolve_tool("s.read"), {})
         assert (here.last["outcome"], here.last["attempts"]) == ("ok", 2)

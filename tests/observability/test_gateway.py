@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
-from portico.demo import servers
+from portico.demo import make_demo_servers
 from portico.testing import Transport, connect, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake
@@ -20,14 +20,14 @@ from tests.observability.house import soon, until
 async def test_a_client_has_one_account_of_what_it_was_shown(transport: Transport, era: Era):
     async with gateway_over({"post": fake("send", "find")}) as gateway, connect(gateway, transport, era) as client:
         await client.list_tools(cache_mode="bypass")
-        listed = gateway.insight.ledger.total.answers
+        listed = gateway.usage_data.ledger.total.answers
         await ask(client, "search_tools", query="send")
         await ask(client, "describe_tools", names=["post.send"])
         await client.call_tool("call_tool", {"name": "post.send"})
-        await until(lambda: not gateway.insight.ledger.waiting)
-        (account,) = gateway.insight.ledger.sessions()
-        total = gateway.insight.ledger.total
-        (row,) = await soon(gateway.record.ledger_sessions())
+        await until(lambda: not gateway.usage_data.ledger.has_pending)
+        (account,) = gateway.usage_data.ledger.list_sessions()
+        total = gateway.usage_data.ledger.total
+        (row,) = await soon(gateway.store.load_ledger_sessions())
     assert listed >= 1
     # What the tool itself answers would have been shown without us, too.
     assert account.answers == total.answers == listed + 2
@@ -40,23 +40,23 @@ async def test_two_clients_have_an_account_each():
         for _ in range(2):
             async with connect(gateway, "http", "legacy") as client:
                 await ask(client, "search_tools", query="send")
-        await until(lambda: not gateway.insight.ledger.waiting)
-        assert gateway.insight.ledger.total.sessions == 2
+        await until(lambda: not gateway.usage_data.ledger.has_pending)
+        assert gateway.usage_data.ledger.total.sessions == 2
 
 
 async def test_the_next_gateway_knows_what_was_used_and_shown(tmp_path: Path):
     config = Config(data_dir=tmp_path)
-    async with Gateway(config, backends={"post": fake("send")}) as gateway, connect(gateway) as client:
-        await soon(gateway.listed())
+    async with GatewayRuntime(config, backends={"post": fake("send")}) as gateway, connect(gateway) as client:
+        await soon(gateway.wait_until_listed())
         await ask(client, "search_tools", query="send")
         await client.call_tool("call_tool", {"name": "post.send"})
-    shown = gateway.insight.ledger.total.shown
-    async with Gateway(config, backends={"post": fake("send")}) as gateway:
-        await soon(gateway.recall())
-        assert gateway.insight.usage.statistics("post.send").calls == 1
-        assert gateway.insight.ledger.total.shown == shown > 0
+    shown = gateway.usage_data.ledger.total.shown
+    async with GatewayRuntime(config, backends={"post": fake("send")}) as gateway:
+        await soon(gateway.load_usage())
+        assert gateway.usage_data.tool_usage.get_statistics("post.send").calls == 1
+        assert gateway.usage_data.ledger.total.shown == shown > 0
         # The first one may have ended before it computed any: the next does so when it reads the record.
-        await until(lambda: "post.send" in gateway.insight.standings.scores)
+        await until(lambda: "post.send" in gateway.usage_data.standings.by_address)
 
 
 def test_no_database_is_loaded_before_a_client_has_its_first_listing(tmp_path: Path):
@@ -84,15 +84,15 @@ asyncio.run(main())
 
 
 async def test_where_use_is_off_nothing_of_it_is_on_record(tmp_path: Path) -> None:
-    config = Config.model_validate({"usage": False, "servers": servers(), "data_dir": tmp_path})
-    async with Gateway(config) as gateway, connect(gateway) as client:
+    config = Config.model_validate({"usage": False, "servers": make_demo_servers(), "data_dir": tmp_path})
+    async with GatewayRuntime(config) as gateway, connect(gateway) as client:
         await client.list_tools()
         await client.call_tool("call_tool", {"name": "text.slugify", "arguments": {"text": "A"}})
-        assert gateway.insight.usage.statistics("text.slugify").calls == 1
-        await gateway.insight.standings.recompute()
-    async with Gateway(config) as later:
-        await later.recall()
-        assert later.insight.usage.statistics("text.slugify").calls == 0
-        assert later.insight.ledger.total.sessions == 0
-        assert later.insight.standings.computed_at == 0
-        assert await later.record.calls() == []
+        assert gateway.usage_data.tool_usage.get_statistics("text.slugify").calls == 1
+        await gateway.usage_data.standings.recompute()
+    async with GatewayRuntime(config) as later:
+        await later.load_usage()
+        assert later.usage_data.tool_usage.get_statistics("text.slugify").calls == 0
+        assert later.usage_data.ledger.total.sessions == 0
+        assert later.usage_data.standings.computed_at == 0
+        assert await later.store.load_calls() == []

@@ -14,8 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.observability.keeper import COUNT_PATIENCE_S, WRITE_AFTER_S
-from portico.storage.record import Record
+from portico.storage.gateway_store import GatewayStore
+from portico.usage.recorder import COUNT_TIMEOUT_S, WRITE_DELAY_S
 from tests.fixtures.postgres import PostgresDatabase
 from tests.fixtures.raw_client import ENVELOPE, MODERN
 from tests.lifetime.house import launch
@@ -98,12 +98,12 @@ async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_n
     config.write_text(
         json.dumps({"servers": {"calculator": calculator}, "data_dir": str(tmp_path / "data"), **database})
     )
-    record = Record(url, path)
+    record = GatewayStore(url, path)
     async with asyncio.timeout(PATIENCE_S):
         async with served(config) as (process, client), asyncio.TaskGroup() as clients:
             for _ in range(CLIENTS):
                 clients.create_task(client.keep_calling())
-            while len(await record.calls(limit=BEFORE)) < BEFORE:  # noqa: ASYNC110
+            while len(await record.load_calls(limit=BEFORE)) < BEFORE:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             process.kill()
             killed_at = time.time()
@@ -111,15 +111,15 @@ async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_n
         if postgres:
             await record.close()
             await asyncio.to_thread(postgres.let_go)
-        kept = len(await record.calls(limit=1_000_000))
+        kept = len(await record.load_calls(limit=1_000_000))
         lost = len(client.answered) - kept
         assert lost <= sum(at > killed_at - UNWRITTEN_S - MARGIN_S for at in client.answered)
-        assert sum(row.calls for row in await record.daily_use(0)) == kept
+        assert sum(row.calls for row in await record.load_daily_usage(0)) == kept
         # The next start takes it up where it is.
         async with served(config) as (process, client):
             process.terminate()
             assert await process.wait() == 0
-        assert sum(row.calls for row in await record.daily_use(0)) == kept + len(client.answered)
+        assert sum(row.calls for row in await record.load_daily_usage(0)) == kept + len(client.answered)
         await record.close()
     if kind == "sqlite":
         with contextlib.closing(sqlite3.connect(path)) as db:
@@ -129,4 +129,4 @@ async def test_a_gateway_killed_under_load_keeps_what_was_written_and_corrupts_n
 
 def test_nothing_waits_for_a_second():
     # One round of counting may be under way, and another waits for it.
-    assert WRITE_AFTER_S + 2 * COUNT_PATIENCE_S < UNWRITTEN_S
+    assert WRITE_DELAY_S + 2 * COUNT_TIMEOUT_S < UNWRITTEN_S

@@ -7,40 +7,40 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
-from portico.observability import ledger
-from portico.storage.record import Record, RecordUnavailable
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
 from portico.storage.rows import LedgerRow, LedgerTotal
 from portico.testing import connect
-from portico.upstream.functions import FunctionsBackend, function_tool
+from portico.upstream.backends.functions import FunctionsBackend, make_function_tool
+from portico.usage import token_ledger
 from tests.observability.house import ME, NOON, PATIENCE, Disk, House, soon, until
 from tests.storage.conftest import NewRecord
 
 ALONE = Caller("", "claude", "work")
 
 
-async def test_a_session_s_account_has_what_it_was_shown_and_what_a_listing_would_have_cost(record: Record):
+async def test_a_session_s_account_has_what_it_was_shown_and_what_a_listing_would_have_cost(record: GatewayStore):
     house = House(record)
-    assert house.ledger.session(ME) is None
+    assert house.ledger.get_session(ME) is None
     house.show({"tools": []}, listing=True)
     house.now += 60
     house.show("x" * 100)
     await soon(house.keeper.flush(PATIENCE))
     account = LedgerRow("session", "claude", "work", NOON, NOON + 60, 9_000, 100 + len('{"tools":[]}'), 2)
-    assert house.ledger.session(ME) == account
-    assert house.ledger.sessions() == await soon(record.ledger_sessions()) == [account]
-    assert house.ledger.total == await soon(record.ledger_total()) == LedgerTotal(1, 9_000, 112, 2)
-    assert house.ledger.total.saved == 8_888
+    assert house.ledger.get_session(ME) == account
+    assert house.ledger.list_sessions() == await soon(record.load_ledger_sessions()) == [account]
+    assert house.ledger.total == await soon(record.load_ledger_total()) == LedgerTotal(1, 9_000, 112, 2)
+    assert house.ledger.total.saved_tokens == 8_888
 
 
-async def test_what_was_written_before_is_not_written_again(record: Record):
+async def test_what_was_written_before_is_not_written_again(record: GatewayStore):
     house = House(record)
     for _ in range(3):
         house.show("x" * 10, listing=True)
         await soon(house.keeper.flush(PATIENCE))
-    assert not house.ledger.waiting
-    assert await soon(record.ledger_total()) == house.ledger.total == LedgerTotal(1, 9_000, 30, 3)
+    assert not house.ledger.has_pending
+    assert await soon(record.load_ledger_total()) == house.ledger.total == LedgerTotal(1, 9_000, 30, 3)
 
 
 async def test_a_listing_is_charged_once_and_the_largest_counts():
@@ -50,7 +50,7 @@ async def test_a_listing_is_charged_once_and_the_largest_counts():
         house.show("", listing=True)
         await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 300, 0, 3)
-    assert await soon(house.record.ledger_total()) == LedgerTotal(1, 300, 0, 3)
+    assert await soon(house.record.load_ledger_total()) == LedgerTotal(1, 300, 0, 3)
 
 
 async def test_a_listing_whose_cost_nobody_knows_yet_is_charged_when_somebody_does():
@@ -61,7 +61,7 @@ async def test_a_listing_whose_cost_nobody_knows_yet_is_charged_when_somebody_do
     assert house.ledger.total == LedgerTotal(1, 0, 3, 1)
     house.costs["work"] = 700
     await soon(house.keeper.flush(PATIENCE))
-    assert await soon(house.record.ledger_total()) == house.ledger.total == LedgerTotal(1, 700, 3, 1)
+    assert await soon(house.record.load_ledger_total()) == house.ledger.total == LedgerTotal(1, 700, 3, 1)
 
 
 async def test_a_session_that_was_only_greeted_owes_no_listing():
@@ -85,7 +85,7 @@ async def test_of_requests_without_a_session_each_list_they_ask_for_counts():
         house.show("abc", ALONE, listing=listing)
         await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(1, 18_000, 15, 5)
-    assert await soon(house.record.ledger_total()) == house.ledger.total
+    assert await soon(house.record.load_ledger_total()) == house.ledger.total
 
 
 async def test_requests_without_a_session_are_one_until_their_client_is_silent_for_half_an_hour():
@@ -100,8 +100,8 @@ async def test_requests_without_a_session_are_one_until_their_client_is_silent_f
     house.show("abc", ALONE)
     await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(4, 9_000, 18, 6)
-    assert len({row.session for row in await soon(house.record.ledger_sessions())}) == 4
-    account = house.ledger.session(ALONE)
+    assert len({row.session for row in await soon(house.record.load_ledger_sessions())}) == 4
+    account = house.ledger.get_session(ALONE)
     assert account is not None
     assert (account.shown, account.started_at) == (3, house.now)
 
@@ -168,7 +168,7 @@ async def test_an_answer_that_is_hardly_json_is_counted_somehow(what: Any):
 
 
 async def test_more_than_can_wait_is_estimated_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ledger, "MAX_WAITING", 10)
+    monkeypatch.setattr(token_ledger, "MAX_UNCOUNTED", 10)
     house = House()
     for _ in range(30):
         house.show("x" * 100)
@@ -188,27 +188,27 @@ async def test_large_answers_that_wait_take_bounded_room():
 
 
 async def test_sessions_take_bounded_room_and_all_are_written(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ledger, "MAX_SESSIONS", 10)
+    monkeypatch.setattr(token_ledger, "MAX_SESSIONS", 10)
     house = House()
     for number in range(25):
         house.show("abc", Caller(f"s{number}", "x" * 10_000), listing=True)
-    assert len(house.ledger.sessions()) == 10
-    assert house.ledger.sessions()[0].session == "s24"
+    assert len(house.ledger.list_sessions()) == 10
+    assert house.ledger.list_sessions()[0].session == "s24"
     await soon(house.keeper.flush(PATIENCE))
-    assert await soon(house.record.ledger_total()) == house.ledger.total == LedgerTotal(25, 25 * 5_000, 75, 25)
-    assert max(len(row.client) for row in await soon(house.record.ledger_sessions())) == 80
+    assert await soon(house.record.load_ledger_total()) == house.ledger.total == LedgerTotal(25, 25 * 5_000, 75, 25)
+    assert max(len(row.client) for row in await soon(house.record.load_ledger_sessions())) == 80
 
 
 # What cannot be written
 
 
 async def test_what_cannot_be_written_waits_and_is_written_once(disk: Disk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ledger, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(token_ledger, "MAX_SESSIONS", 3)
     house = House(disk.record)
     await disk.fill()
     for number in range(5):
         house.show("abc", Caller(f"s{number}"), listing=True)
-        with pytest.raises(RecordUnavailable):
+        with pytest.raises(StoreUnavailable):
             await soon(house.keeper.flush(PATIENCE))
     assert house.ledger.total == LedgerTotal(5, 25_000, 15, 5)
     disk.clear()
@@ -223,11 +223,11 @@ async def test_what_takes_long_to_count_holds_up_nothing_and_is_written_later():
     house.show("abc")
     house.call()
     await soon(house.keeper.flush())
-    assert (house.ledger.total.shown, house.ledger.waiting, house.usage.waiting) == (0, True, False)
-    assert len(await soon(house.record.calls())) == 1
+    assert (house.ledger.total.shown, house.ledger.has_pending, house.usage.has_pending) == (0, True, False)
+    assert len(await soon(house.record.load_calls())) == 1
     go_on.set()
     await soon(house.keeper.flush(PATIENCE))
-    assert (await soon(house.record.ledger_total())).shown == 3
+    assert (await soon(house.record.load_ledger_total())).shown == 3
 
 
 async def test_nothing_is_heard_after_the_end():
@@ -236,7 +236,7 @@ async def test_nothing_is_heard_after_the_end():
     await soon(house.keeper.close())
     house.show("abc")
     assert house.ledger.total.answers == 1
-    await until(lambda: not house.ledger.waiting)
+    await until(lambda: not house.ledger.has_pending)
 
 
 async def test_what_was_counted_here_leaves_out_others_and_never_falls():
@@ -248,19 +248,19 @@ async def test_what_was_counted_here_leaves_out_others_and_never_falls():
     await soon(one.keeper.flush(PATIENCE))
     await soon(one.ledger.load())
     assert one.ledger.total.shown == 9
-    assert one.ledger.here == LedgerTotal(1, 9_000, 3, 1)
-    await soon(one.record.forget_use())
+    assert one.ledger.process_total == LedgerTotal(1, 9_000, 3, 1)
+    await soon(one.record.forget_usage())
     await soon(one.ledger.load())
     assert one.ledger.total.shown == 0
-    assert one.ledger.here == LedgerTotal(1, 9_000, 3, 1)
+    assert one.ledger.process_total == LedgerTotal(1, 9_000, 3, 1)
 
 
 async def test_a_conversation_that_is_over_at_once_has_saved_something_too(tmp_path: Path):
-    functions = FunctionsBackend("s", tuple(function_tool(lambda: "x", f"tool_{number}") for number in range(40)))
-    async with Gateway(Config(data_dir=tmp_path), backends={"s": functions}) as gateway:
-        await gateway.listed()
+    functions = FunctionsBackend("s", tuple(make_function_tool(lambda: "x", f"tool_{number}") for number in range(40)))
+    async with GatewayRuntime(Config(data_dir=tmp_path), backends={"s": functions}) as gateway:
+        await gateway.wait_until_listed()
         async with connect(gateway) as client:
             await client.list_tools()
-    async with Gateway(Config(data_dir=tmp_path), backends={"s": functions}) as later:
-        await later.recall()
-        assert later.insight.ledger.total.listing > 0
+    async with GatewayRuntime(Config(data_dir=tmp_path), backends={"s": functions}) as later:
+        await later.load_usage()
+        assert later.usage_data.ledger.total.listing > 0

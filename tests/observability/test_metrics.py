@@ -15,30 +15,46 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from portico.events import Bus, ScriptRan, SearchEnded, ToolCalled, WorkflowRan
-from portico.observability.lag import Lag
+from portico.events import EventBus, ScriptRan, SearchCompleted, ToolCalled, WorkflowRan
+from portico.observability.event_counter import LATENCY_BOUNDS_S, OTHER_LABEL, Histogram, list_error_kinds
+from portico.observability.event_loop_lag import EventLoopLag
+from portico.observability.metric_sources import (
+    CacheStatistics,
+    MetricSources,
+    RequestLoad,
+    ServerToolCounts,
+    StoredItems,
+)
 from portico.observability.metrics import Metrics
-from portico.observability.sources import CacheUse, Crowd, Kept, Offer, Sources
-from portico.observability.tally import LATENCIES, OTHER, Histogram, error_kinds
 from portico.storage.rows import LedgerTotal
-from portico.upstream.supervisor import State, Status
+from portico.upstream.lifecycle.supervisor import LifecycleState, UpstreamStatus
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
-EVERYTHING = Sources(
+EVERYTHING = MetricSources(
     statuses=lambda: [
-        Status("mail", "stdio", "ready", 12.5, calls=7, restarts=2, memory=4_096, breaker="half-open", failures=3),
-        Status("notes", "http", "down", 99.0, "its last words", diagnostics={"instances": 4}),
+        UpstreamStatus(
+            "mail",
+            "stdio",
+            "ready",
+            12.5,
+            calls=7,
+            restarts=2,
+            memory_bytes=4_096,
+            breaker_phase="half-open",
+            failures=3,
+        ),
+        UpstreamStatus("notes", "http", "down", 99.0, "its last words", diagnostics={"instances": 4}),
     ],
     tokens=lambda: LedgerTotal(sessions=2, listing=900, shown=1_000, answers=5),
-    catalog=lambda: lambda: {"mail": Offer(10, 3), "notes": Offer(20, 4)},
-    cache=lambda: CacheUse(5, 6, Kept(7, 8)),
-    results=lambda: Kept(9, 10),
+    catalog=lambda: lambda: {"mail": ServerToolCounts(10, 3), "notes": ServerToolCounts(20, 4)},
+    cache=lambda: CacheStatistics(5, 6, StoredItems(7, 8)),
+    results=lambda: StoredItems(9, 10),
     workers=lambda: {"lua": (1, 2), "python": (3, None)},
     clients=lambda: {"legacy": 11, "modern": 12},
-    crowd=lambda: Crowd(13, 14, 15),
-    recorded=lambda: False,
-    audited=lambda: True,
-    configured=lambda: False,
+    request_load=lambda: RequestLoad(13, 14, 15),
+    is_record_usable=lambda: False,
+    is_audit_usable=lambda: True,
+    is_config_usable=lambda: False,
 )
 Key = tuple[str, frozenset[tuple[str, str]]]
 
@@ -46,12 +62,12 @@ Key = tuple[str, frozenset[tuple[str, str]]]
 class Figures:
     """Metrics over a bus, read as a scraper reads them."""
 
-    def __init__(self, sources: Sources = EVERYTHING) -> None:
-        self.bus = Bus()
+    def __init__(self, sources: MetricSources = EVERYTHING) -> None:
+        self.bus = EventBus()
         self.metrics = Metrics(self.bus, sources)
 
     def samples(self) -> Mapping[Key, float]:
-        body, _ = self.metrics.rendered()
+        body, _ = self.metrics.render()
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
             for family in text_string_to_metric_families(body.decode())
@@ -114,9 +130,9 @@ def test_a_histogram_has_every_value_in_every_bucket_that_reaches_it(values: lis
     histogram = Histogram()
     for value in values:
         histogram.add(value)
-    *finite, (end, whole) = histogram.buckets()
+    *finite, (end, whole) = histogram.list_buckets()
     assert (end, whole) == ("+Inf", len(values))
-    assert [count for _, count in finite] == [sum(value <= bound for value in values) for bound in LATENCIES]
+    assert [count for _, count in finite] == [sum(value <= bound for value in values) for bound in LATENCY_BOUNDS_S]
 
 
 @settings(max_examples=40)
@@ -131,18 +147,18 @@ def test_what_a_server_says_never_becomes_a_label(tool: str, error: str) -> None
         for key, value in pairs
         if name.startswith("portico_call") and key in ("server", "kind")
     }
-    assert labels <= {"mail", "notes", OTHER, *error_kinds()}
+    assert labels <= {"mail", "notes", OTHER_LABEL, *list_error_kinds()}
     assert figures.value(
-        "portico_calls_total", server=server if server in ("mail", "notes") else OTHER, outcome="error"
+        "portico_calls_total", server=server if server in ("mail", "notes") else OTHER_LABEL, outcome="error"
     )
 
 
 def test_searches_scripts_and_workflows_are_counted_by_what_they_came_to() -> None:
     figures = Figures()
     for event in (
-        SearchEnded(0.01, True),
-        SearchEnded(0.02, True),
-        SearchEnded(0.03, False),
+        SearchCompleted(0.01, True),
+        SearchCompleted(0.02, True),
+        SearchCompleted(0.03, False),
         ScriptRan("lua", 0.5, "ok"),
         ScriptRan("lua", 1.5, "time"),
         ScriptRan("python", 2.5, "ok"),
@@ -206,17 +222,17 @@ def test_a_server_is_in_exactly_one_of_all_states() -> None:
         for (name, labels), value in samples.items()
         if name == "portico_backend_state" and ("server", "notes") in labels
     }
-    assert states == {state: float(state == "down") for state in get_args(State)}
+    assert states == {state: float(state == "down") for state in get_args(LifecycleState)}
 
 
 def test_what_nobody_can_tell_is_left_out() -> None:
-    names = {name for name, _ in Figures(Sources()).samples()}
+    names = {name for name, _ in Figures(MetricSources()).samples()}
     assert "portico_searches_total" in names
     assert not {"portico_cache_hits_total", "portico_clients", "portico_record_usable"} & names
 
 
 def test_no_reason_of_a_server_is_in_the_text() -> None:
-    body, _ = Figures().metrics.rendered()
+    body, _ = Figures().metrics.render()
     assert b"last words" not in body
 
 
@@ -224,11 +240,11 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it_and_any_other_the_plain_tex
     figures = Figures()
     figures.called()
     for accept in ("application/openmetrics-text; version=1.0.0; q=0.9, */*", "Application/OpenMetrics-Text"):
-        body, kind = figures.metrics.rendered(accept)
+        body, kind = figures.metrics.render(accept)
         assert kind.startswith("application/openmetrics-text")
         assert "portico_calls" in {family.name for family in openmetrics_families(body.decode())}
     for accept in ("", "text/html", "text/plain; version=nonsense", "*/*", "\n"):
-        assert figures.metrics.rendered(accept)[1].startswith("text/plain; version=0.0.4")
+        assert figures.metrics.render(accept)[1].startswith("text/plain; version=0.0.4")
 
 
 def test_two_gateways_in_one_process_count_apart() -> None:
@@ -241,24 +257,24 @@ def test_two_gateways_in_one_process_count_apart() -> None:
 def test_a_reading_stays_as_it_was() -> None:
     figures = Figures()
     figures.called()
-    reading = figures.metrics.reading()
+    reading = figures.metrics.take_snapshot()
     figures.called()
-    assert b'portico_calls_total{outcome="ok",server="mail"} 1.0' in reading.rendered()[0]
+    assert b'portico_calls_total{outcome="ok",server="mail"} 1.0' in reading.render()[0]
 
 
 def test_after_the_end_nothing_is_counted() -> None:
     figures = Figures()
-    figures.metrics.end()
+    figures.metrics.unsubscribe()
     figures.called()
     assert figures.value("portico_calls_total", server="mail", outcome="ok") is None
 
 
 async def test_somebody_who_computes_in_the_event_loop_shows_as_its_delay() -> None:
-    lag = Lag()
-    watching = asyncio.create_task(lag.watch())
-    assert lag.worst == 0
+    lag = EventLoopLag()
+    watching = asyncio.create_task(lag.measure())
+    assert lag.max_delay_s == 0
     async with asyncio.timeout(30):
-        while lag.worst < 0.2:
+        while lag.max_delay_s < 0.2:
             await asyncio.sleep(0)
             time.sleep(0.3)  # noqa: ASYNC251 - this is what is measured
     watching.cancel()
@@ -271,7 +287,7 @@ def shown() -> set[str]:
     figures.called(ok=False, error="timeout")
     figures.bus.publish(ScriptRan("lua", 0.5, "ok"))
     figures.bus.publish(WorkflowRan(0.5, "failed"))
-    body, _ = figures.metrics.rendered()
+    body, _ = figures.metrics.render()
     return {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in text_string_to_metric_families(body.decode())

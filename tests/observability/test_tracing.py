@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, format_span_id, format_trace_id
 from portico.errors import BackendUnavailable, RemoteError
 from portico.observability import tracing
 from portico.testing import FakeBackend, Transport, connect, gateway_over, serve_http
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 
 PATIENCE_S = 30
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -73,11 +73,11 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return record(TracerProvider(), monkeypatch)
 
 
-def looking() -> tuple[FakeBackend, list[Ask]]:
+def looking() -> tuple[FakeBackend, list[RequestOptions]]:
     """A server that can be looked at, and the options it was asked with."""
-    backend, asked = FakeBackend([READ]), list[Ask]()
+    backend, asked = FakeBackend([READ]), list[RequestOptions]()
 
-    def answer(params: Raw, ask: Ask) -> Raw:
+    def answer(params: Raw, ask: RequestOptions) -> Raw:
         asked.append(ask)
         return DONE
 
@@ -168,7 +168,7 @@ async def test_a_context_in_the_http_headers_is_taken_where_the_message_has_none
 async def test_each_attempt_is_a_request_of_its_own(watch: Watch):
     backend, left = FakeBackend([READ]), [1]
 
-    def answer(params: Raw, ask: Ask) -> Raw:
+    def answer(params: Raw, ask: RequestOptions) -> Raw:
         if left[0]:
             left[0] -= 1
             backend.die("it fell over")
@@ -178,7 +178,7 @@ async def test_each_attempt_is_a_request_of_its_own(watch: Watch):
     backend.on("tools/call", answer)
     async with gateway_over({"eye": backend}) as gateway:
         async with asyncio.timeout(PATIENCE_S):
-            await gateway.calls.call(gateway.catalog.snapshot.tool("eye.look"), {})
+            await gateway.calls.call(gateway.catalog.snapshot.resolve_tool("eye.look"), {})
     first, second = watch.all("tools/call look")
     assert (told(first)["portico.attempt"], told(second)["portico.attempt"]) == (1, 2)
     assert (told(first)["error.type"], first.status.is_ok) == ("unavailable", False)
@@ -265,12 +265,12 @@ async def test_a_request_that_is_not_sampled_has_no_sampled_parts(monkeypatch: p
 
 
 async def test_without_a_provider_there_is_nothing_to_do():
-    assert tracing.silent()
+    assert tracing.is_disabled()
     with (
-        tracing.executing("eye.look", "hash", CLIENTS) as span,
-        tracing.asked("tools/call", "look", "eye", "http") as in_it,
+        tracing.start_tool_span("eye.look", "hash", CLIENTS) as span,
+        tracing.start_upstream_span("tools/call", "look", "eye", "http") as in_it,
     ):
         params: Raw = {"_meta": CLIENTS}
-        assert tracing.in_meta(in_it, params) is params
-        assert tracing.in_headers(in_it, headers := {}) is headers
-        assert not tracing.trace_of(span)
+        assert tracing.inject_meta(in_it, params) is params
+        assert tracing.inject_headers(in_it, headers := {}) is headers
+        assert not tracing.get_trace_id(span)

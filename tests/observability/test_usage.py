@@ -6,33 +6,33 @@ import logging
 import pytest
 
 from portico.access import Caller
-from portico.observability import usage
-from portico.observability.statistics import UNUSED
-from portico.observability.usage import Usage
-from portico.storage.record import Record, RecordUnavailable
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
 from portico.storage.rows import CallRow, Retention
+from portico.usage import tool_usage
+from portico.usage.statistics import UNUSED
+from portico.usage.tool_usage import ToolUsage
 from tests.observability.house import DAY, NOON, PATIENCE, Disk, House, soon
 from tests.storage.conftest import NewRecord
 
 
 def test_a_tool_that_nobody_called_has_no_use():
     house = House()
-    assert house.usage.statistics("mail.send") == UNUSED
-    assert house.usage.used == house.usage.facts == {}
+    assert house.usage.get_statistics("mail.send") == UNUSED
+    assert house.usage.statistics_by_tool == house.usage.facts == {}
 
 
-async def test_a_call_counts_at_once_and_the_same_after_it_was_written(record: Record):
+async def test_a_call_counts_at_once_and_the_same_after_it_was_written(record: GatewayStore):
     house = House(record)
     house.call(ms=100, times=9)
     house.call(ms=100, ok=False)
-    heard = house.usage.statistics("mail.send")
-    assert (heard.calls, heard.successes, heard.last_used, heard.week, heard.month) == (10, 9, NOON, 10, 10)
+    heard = house.usage.get_statistics("mail.send")
+    assert (heard.calls, heard.successes, heard.last_used, heard.calls_7d, heard.calls_30d) == (10, 9, NOON, 10, 10)
     assert heard.p50_ms == pytest.approx(100, rel=0.05)
     await soon(house.keeper.flush(PATIENCE))
-    assert not house.usage.waiting
-    assert house.usage.statistics("mail.send") == heard
+    assert not house.usage.has_pending
+    assert house.usage.get_statistics("mail.send") == heard
     await soon(house.usage.load())
-    assert house.usage.statistics("mail.send") == heard
+    assert house.usage.get_statistics("mail.send") == heard
 
 
 async def test_what_was_written_is_known_to_the_next_gateway(new_record: NewRecord):
@@ -42,7 +42,7 @@ async def test_what_was_written_is_known_to_the_next_gateway(new_record: NewReco
     await first.record.close()
     second = House(new_record())
     await soon(second.usage.load())
-    assert second.usage.used == first.usage.used
+    assert second.usage.statistics_by_tool == first.usage.statistics_by_tool
 
 
 async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counted_twice(new_record: NewRecord):
@@ -55,18 +55,18 @@ async def test_gateways_on_one_record_know_each_other_s_calls_and_none_is_counte
         ours.call()  # waits to be written while the record is read
         for house in (ours, theirs):
             await soon(house.usage.load())
-    assert {tool: use.calls for tool, use in ours.usage.used.items()} == {"mail.send": 9, "mail.find": 3}
+    assert {tool: use.calls for tool, use in ours.usage.statistics_by_tool.items()} == {"mail.send": 9, "mail.find": 3}
     await soon(ours.keeper.flush(PATIENCE))
     await soon(theirs.usage.load())
-    assert theirs.usage.used == ours.usage.used
+    assert theirs.usage.statistics_by_tool == ours.usage.statistics_by_tool
 
 
-async def test_calls_are_kept_one_by_one_with_who_made_them(record: Record):
+async def test_calls_are_kept_one_by_one_with_who_made_them(record: GatewayStore):
     house = House(record)
     house.call("mail.v1.send", ms=12)
     house.call(ok=False, cancelled=True, caller=Caller(name="x" * 10_000))
     await soon(house.keeper.flush(PATIENCE))
-    cancelled, sent = await soon(record.calls())
+    cancelled, sent = await soon(record.load_calls())
     assert sent == CallRow(NOON, "mail", "v1.send", "hash", 12.0, True, False, "claude", "work", "session", sent.id)
     assert (cancelled.cancelled, cancelled.ok, len(cancelled.client)) == (True, False, 80)
 
@@ -74,27 +74,27 @@ async def test_calls_are_kept_one_by_one_with_who_made_them(record: Record):
 def test_a_call_that_was_taken_back_says_nothing_of_the_tool():
     house = House()
     house.call(ok=False, cancelled=True)
-    assert house.usage.used == {}
-    assert house.usage.waiting
+    assert house.usage.statistics_by_tool == {}
+    assert house.usage.has_pending
 
 
 async def test_no_single_call_is_kept_where_the_settings_say_so():
     house = House(retention=Retention(calls_days=0))
     house.call(times=3)
     await soon(house.keeper.flush(PATIENCE))
-    assert await soon(house.record.calls()) == []
+    assert await soon(house.record.load_calls()) == []
     await soon(house.usage.load())
-    assert house.usage.statistics("mail.send").calls == 3
+    assert house.usage.get_statistics("mail.send").calls == 3
 
 
 def test_what_was_handed_out_does_not_change():
     house = House()
     house.call()
-    used, facts = house.usage.used, house.usage.facts
-    assert house.usage.used is used
+    used, facts = house.usage.statistics_by_tool, house.usage.facts
+    assert house.usage.statistics_by_tool is used
     house.call()
     assert (used["mail.send"].calls, facts["mail.send"].calls) == (1, 1)
-    assert house.usage.used["mail.send"].calls == house.usage.facts["mail.send"].calls == 2
+    assert house.usage.statistics_by_tool["mail.send"].calls == house.usage.facts["mail.send"].calls == 2
 
 
 def test_counts_of_the_last_days_fall_as_days_pass():
@@ -103,7 +103,9 @@ def test_counts_of_the_last_days_fall_as_days_pass():
     weeks: list[tuple[int, int]] = []
     for days in (0, 6, 7, 29, 30):
         house.now = NOON + days * DAY
-        weeks.append((house.usage.statistics("mail.send").week, house.usage.statistics("mail.send").month))
+        weeks.append(
+            (house.usage.get_statistics("mail.send").calls_7d, house.usage.get_statistics("mail.send").calls_30d)
+        )
     assert weeks == [(1, 1), (1, 1), (0, 1), (0, 1), (0, 0)]
 
 
@@ -115,10 +117,10 @@ async def test_days_long_past_are_known_whenever_they_are_read():
         await soon(house.keeper.flush(PATIENCE))
     for _ in range(3):
         await soon(house.usage.load())
-        assert house.usage.statistics("mail.send").calls == 5
+        assert house.usage.get_statistics("mail.send").calls == 5
     house.now = NOON + 40 * DAY
     await soon(house.usage.load())
-    assert (house.usage.statistics("mail.send").calls, house.usage.statistics("mail.send").month) == (5, 0)
+    assert (house.usage.get_statistics("mail.send").calls, house.usage.get_statistics("mail.send").calls_30d) == (5, 0)
 
 
 async def test_facts_are_the_median_and_the_successes():
@@ -127,7 +129,7 @@ async def test_facts_are_the_median_and_the_successes():
     house.call(ms=9_000, ok=False)
     fact = house.usage.facts["mail.send"]
     assert (fact.calls, fact.successes) == (4, 3)
-    assert fact.latency_ms == house.usage.statistics("mail.send").p50_ms
+    assert fact.latency_ms == house.usage.get_statistics("mail.send").p50_ms
 
 
 # What cannot be written
@@ -138,26 +140,26 @@ async def test_what_cannot_be_written_waits_and_nothing_is_counted_twice(disk: D
     await disk.fill()
     house.call(times=2)
     for _ in range(3):
-        with pytest.raises(RecordUnavailable):
+        with pytest.raises(StoreUnavailable):
             await soon(house.keeper.flush(PATIENCE))
         house.call()
-    assert house.usage.statistics("mail.send").calls == 5
+    assert house.usage.get_statistics("mail.send").calls == 5
     disk.clear()
     await soon(house.keeper.flush(PATIENCE))
     await soon(house.usage.load())
-    assert house.usage.statistics("mail.send").calls == 5
-    assert len(await soon(disk.record.calls())) == 5
+    assert house.usage.get_statistics("mail.send").calls == 5
+    assert len(await soon(disk.record.load_calls())) == 5
 
 
 async def test_what_is_heard_while_it_is_written_is_written_next():
     house = House()
     house.call()
-    async with house.usage.handing_over() as heard:
+    async with house.usage.take_pending() as heard:
         house.call()
-        assert sum(row.calls for row in heard.daily_rows()) == 1
-        assert house.usage.statistics("mail.send").calls == 2
-    async with house.usage.handing_over() as heard:
-        assert sum(row.calls for row in heard.daily_rows()) == 1
+        assert sum(row.calls for row in heard.to_daily_rows()) == 1
+        assert house.usage.get_statistics("mail.send").calls == 2
+    async with house.usage.take_pending() as heard:
+        assert sum(row.calls for row in heard.to_daily_rows()) == 1
 
 
 async def test_writing_that_is_cut_off_loses_nothing():
@@ -165,7 +167,7 @@ async def test_writing_that_is_cut_off_loses_nothing():
     house.call()
 
     async def write() -> None:
-        async with house.usage.handing_over():
+        async with house.usage.take_pending():
             await asyncio.Event().wait()
 
     writing = asyncio.create_task(write())
@@ -173,58 +175,58 @@ async def test_writing_that_is_cut_off_loses_nothing():
     house.call()
     writing.cancel()
     await asyncio.wait({writing}, timeout=20)
-    async with house.usage.handing_over() as heard:
-        assert (len(heard.calls), sum(row.calls for row in heard.daily_rows())) == (2, 2)
+    async with house.usage.take_pending() as heard:
+        assert (len(heard.calls), sum(row.calls for row in heard.to_daily_rows())) == (2, 2)
 
 
 async def test_what_waits_takes_bounded_room_and_that_is_said_once(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(usage, "MAX_CALLS", 100)
+    monkeypatch.setattr(tool_usage, "MAX_PENDING_CALLS", 100)
     house = House(disk.record)
     await disk.fill()
     house.call(times=80)
-    with pytest.raises(RecordUnavailable):
+    with pytest.raises(StoreUnavailable):
         await soon(house.keeper.flush(PATIENCE))
     with caplog.at_level(logging.WARNING):
         house.call(times=80)
-        with pytest.raises(RecordUnavailable):
+        with pytest.raises(StoreUnavailable):
             await soon(house.keeper.flush(PATIENCE))
     assert caplog.text.count("than there is room for") == 1
     disk.clear()
     await soon(house.keeper.flush(PATIENCE))
-    assert len(await soon(disk.record.calls(limit=1_000))) == 100
+    assert len(await soon(disk.record.load_calls(limit=1_000))) == 100
     await soon(house.usage.load())
-    assert house.usage.statistics("mail.send").calls == 160
+    assert house.usage.get_statistics("mail.send").calls == 160
 
 
 def test_ever_new_names_of_tools_take_bounded_room(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(usage, "MAX_TOOLS", 50)
-    monkeypatch.setattr(usage, "MAX_COUNTS", 60)
+    monkeypatch.setattr(tool_usage, "MAX_TOOLS", 50)
+    monkeypatch.setattr(tool_usage, "MAX_PENDING_COUNTS", 60)
     house = House(retention=Retention(calls_days=0))
     for number in range(200):
         house.call(f"mail.t{number}")
         house.call("mail.t0", ms=1.3**number)
-    assert len(house.usage.used) == 50
-    assert house.usage.statistics("mail.t0").calls == 201
+    assert len(house.usage.statistics_by_tool) == 50
+    assert house.usage.get_statistics("mail.t0").calls == 201
 
 
 # Forgetting and ending
 
 
-async def test_a_server_s_use_can_be_forgotten_and_that_of_all(record: Record):
+async def test_a_server_s_use_can_be_forgotten_and_that_of_all(record: GatewayStore):
     house = House(record)
     for tool in ("mail.send", "mailing.send"):
         house.call(tool)
     await soon(house.keeper.flush(PATIENCE))
     house.call()
     assert await soon(house.usage.forget("mail")) > 0
-    assert list(house.usage.used) == list(house.usage.facts) == ["mailing.send"]
-    assert not house.usage.waiting
+    assert list(house.usage.statistics_by_tool) == list(house.usage.facts) == ["mailing.send"]
+    assert not house.usage.has_pending
     await soon(house.usage.forget())
-    assert house.usage.used == {}
+    assert house.usage.statistics_by_tool == {}
     await soon(house.usage.load())
-    assert house.usage.used == {}
+    assert house.usage.statistics_by_tool == {}
 
 
 async def test_what_another_process_made_the_record_forget_is_forgotten_here(new_record: NewRecord):
@@ -234,9 +236,9 @@ async def test_what_another_process_made_the_record_forget_is_forgotten_here(new
         ours.call()
     await soon(ours.keeper.flush(PATIENCE))
     await soon(ours.usage.load())
-    await soon(theirs.forget_use())
+    await soon(theirs.forget_usage())
     await soon(ours.usage.reload())
-    assert ours.usage.used == {}
+    assert ours.usage.statistics_by_tool == {}
 
 
 async def test_nothing_is_heard_after_the_end_and_all_before_is_kept():
@@ -244,6 +246,6 @@ async def test_nothing_is_heard_after_the_end_and_all_before_is_kept():
     house.call()
     await soon(house.keeper.close())
     house.call()
-    other = Usage(house.record, house.bus, Retention(), clock=lambda: NOON)
+    other = ToolUsage(house.record, house.bus, Retention(), clock=lambda: NOON)
     await soon(other.load())
-    assert other.statistics("mail.send").calls == 1
+    assert other.get_statistics("mail.send").calls == 1

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from portico.upstream.envelope import RELAYED_CAPABILITIES
+from portico.upstream.protocol.envelope import RELAYED_CAPABILITIES
 from tests.real_servers.catalogue import Era, Raw
 
 PATIENCE_S = 60.0

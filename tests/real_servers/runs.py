@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
-from portico.disclosure.prompts import NAMES as OUR_PROMPTS
+from portico.profiles.prompts import PROMPT_NAMES as OUR_PROMPTS
 from portico.testing import gateway_over, serve_http
 from tests.real_servers.catalogue import Era, Question, Raw, Server
 from tests.real_servers.comparison import by_key, inward, own_names, settled
@@ -134,7 +134,7 @@ async def by_meta_tools(server: Server, place: Place) -> Run:
     """Exposure `meta`: search, describe and call by the meta-tools, a client of the server's own era."""
     async with _through(server, place, "meta", server.era, exposure="meta") as (talk, host, gateway):
         run = Run(talk.hello, {"tools": by_key(await talk.everything("tools/list"), "name")})
-        descriptions = {tool.upstream_name: tool.description for tool in gateway.view().snapshot.tools.values()}
+        descriptions = {tool.upstream_name: tool.description for tool in gateway.get_view().snapshot.tools.values()}
         for number, question in enumerate(host.questions()):
             if (tool := question.tool) is None:
                 continue
@@ -170,14 +170,14 @@ async def describe(talk: Conversation, address: str) -> Raw:
 @asynccontextmanager
 async def _through(
     server: Server, place: Place, name: str, era: Era, **options: str
-) -> AsyncGenerator[tuple[Conversation, Hosted, Gateway]]:
+) -> AsyncGenerator[tuple[Conversation, Hosted, GatewayRuntime]]:
     async with hosted(server, place.installation, place.folder / name, place.page) as host:
         config = Config.model_validate({"servers": {server.name: host.config()}, **options})
         async with gateway_over(config=config) as gateway, serve_http(gateway) as url:
-            upstream = gateway.upstreams[server.name].status()
+            upstream = gateway.upstreams[server.name].get_status()
             assert upstream.state == "ready", (upstream.reason, upstream.diagnostics)
-            assert upstream.hello is not None
-            agreed = (upstream.hello.era, upstream.hello.protocol_version)
+            assert upstream.initialize_info is not None
+            agreed = (upstream.initialize_info.era, upstream.initialize_info.protocol_version)
             assert agreed == (server.era, server.protocol), "the gateway and the server agreed on something else"
             if server.noisy:
                 assert upstream.diagnostics["noise"] > 0, "what the server prints is not counted"

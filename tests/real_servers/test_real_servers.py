@@ -100,10 +100,10 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(place: P
         hosts = [await stack.enter_async_context(together(server, place, mark)) for server in servers]
         config = Config.model_validate({"servers": {host.server.name: host.config() for host in hosts}})
         async with gateway_over(config=config, listed=False) as gateway:
-            await asyncio.wait_for(gateway.listed(), 150)
-            states = {status.name: (status.state, status.reason) for status in gateway.statuses()}
+            await asyncio.wait_for(gateway.wait_until_listed(), 150)
+            states = {status.name: (status.state, status.reason) for status in gateway.list_statuses()}
             assert states == {server.name: ("ready", "") for server in servers}
-            offered = {name: len(entry.tools) for name, entry in gateway.view().snapshot.servers.items()}
+            offered = {name: len(entry.tools) for name, entry in gateway.get_view().snapshot.servers.items()}
             assert offered == {server.name: server.tools for server in servers}
             async with serve_http(gateway) as url, HttpConversation("modern", url).opened() as talk:
                 answers = await asyncio.gather(*(first_call(talk, host) for host in hosts))
@@ -118,10 +118,14 @@ async def test_all_servers_work_behind_one_gateway_and_none_outlives_it(place: P
                 ]
                 assert wrong == []
                 for host in hosts:
-                    tool = gateway.view().snapshot.tool(f"{host.server.name}.{host.server.questions[0].tool}")
+                    tool = gateway.get_view().snapshot.resolve_tool(
+                        f"{host.server.name}.{host.server.questions[0].tool}"
+                    )
                     found = await runs.search(talk, tool.description)
                     # The same server is here by several transports: any of its twins will do.
-                    twins = [it for it in gateway.view().snapshot.tools.values() if it.description == tool.description]
+                    twins = [
+                        it for it in gateway.get_view().snapshot.tools.values() if it.description == tool.description
+                    ]
                     assert any(f"{twin.address}(" in found for twin in twins), found
             running = marked(mark)
             assert len(running) >= sum(server.transport == "stdio" for server in servers)

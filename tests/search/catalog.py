@@ -1,12 +1,12 @@
 """A small catalog that the search tests ask."""
 
-from portico.search import Document, fingerprint
+from portico.search import SearchDocument, compute_fingerprint
 
 
-def document(id_: str, description: str = "", **fields: object) -> Document:
+def document(id_: str, description: str = "", **fields: object) -> SearchDocument:
     server, name = id_.split(".", 1)
     words = {"server": server, "name": name, "description": description, **fields}
-    return Document(id=id_, group=server, hash=fingerprint(repr(sorted(words.items()))), **words)  # pyright: ignore[reportArgumentType]
+    return SearchDocument(id=id_, group=server, hash=compute_fingerprint(repr(sorted(words.items()))), **words)  # pyright: ignore[reportArgumentType]
 
 
 CATALOG = (

@@ -2,10 +2,10 @@
 
 import pytest
 
-from portico.search import Index, text_of
-from portico.search.dense.encoder import shipped
+from portico.search import Index, compose_document_text
+from portico.search.dense.encoder import get_shipped_encoder
 from portico.search.lexical.postings import Postings
-from portico.search.lexical.query import read_query
+from portico.search.lexical.query import parse_query
 from tests.search.catalog import document
 
 OFFICE = (
@@ -30,7 +30,9 @@ OFFICE = (
     document("hr.request_vacation", "Ask for days off."),
     document("crm.find_contact", "Look up a customer's address and telephone number."),
 )
-INDEX = Index.build(OFFICE, encoder=shipped()).with_vectors({it.id: shipped().document(text_of(it)) for it in OFFICE})
+INDEX = Index.build(OFFICE, encoder=get_shipped_encoder()).with_vectors(
+    {it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in OFFICE}
+)
 
 
 def first(query: str, places: int) -> list[str]:
@@ -82,15 +84,17 @@ def test_another_language_finds_the_tool(query: str, tool: str):
 
 def test_what_no_tool_does_is_called_so_and_what_one_does_is_not():
     for query in ("compose a symphony for orchestra", "sequence the genome of a mouse", "feed the aquarium fish"):
-        assert INDEX.search(query).weak, query
+        assert INDEX.search(query).is_weak, query
     for query in ("give the client his money back", "when are all of us free?", "picture is too big"):
-        assert not INDEX.search(query).weak, query
+        assert not INDEX.search(query).is_weak, query
 
 
 def test_what_is_not_encoded_yet_is_not_denied_while_others_are():
-    few = Index.build(OFFICE, encoder=shipped()).with_vectors({OFFICE[-1].id: shipped().document(text_of(OFFICE[-1]))})
+    few = Index.build(OFFICE, encoder=get_shipped_encoder()).with_vectors(
+        {OFFICE[-1].id: get_shipped_encoder().encode_document(compose_document_text(OFFICE[-1]))}
+    )
     for query in ("send an invoice to a customer", "list pods of a namespace", "translate a text"):
-        assert not few.search(query).weak, query
+        assert not few.search(query).is_weak, query
 
 
 @pytest.mark.parametrize(
@@ -98,8 +102,8 @@ def test_what_is_not_encoded_yet_is_not_denied_while_others_are():
 )
 def test_however_long_a_query_is_it_asks_for_no_more_than_a_long_one(text: str):
     endless = text.format(*range(text.count("{}")))
-    query = read_query(endless, Postings.empty())
-    assert query == read_query(endless[:4_000], Postings.empty())
-    assert len(query.wanted) <= 2_000
+    query = parse_query(endless, Postings.empty())
+    assert query == parse_query(endless[:4_000], Postings.empty())
+    assert len(query.terms) <= 2_000
     assert len(query.clauses) <= 8
     assert len(INDEX.search(endless).hits) <= 8

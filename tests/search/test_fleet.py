@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.search import Document, Index, fingerprint, read_schema
+from portico.search import Index, SearchDocument, compute_fingerprint, extract_schema_text
 
 _SHARED = Path(os.environ.get("PORTICO_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 _FLEET = _SHARED / "fleet"
@@ -18,16 +18,16 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def fleet() -> list[Document]:
-    found: list[Document] = []
+def fleet() -> list[SearchDocument]:
+    found: list[SearchDocument] = []
     with gzip.open(_FLEET / "servers.jsonl.gz", "rt", encoding="utf-8") as servers:
         for server in map(json.loads, servers):
             for tool in server["tools"]:
-                text = read_schema(tool.get("inputSchema"))
+                text = extract_schema_text(tool.get("inputSchema"))
                 found.append(
-                    Document(
+                    SearchDocument(
                         id=f"{server['slug']}/{tool['name']}",
-                        hash=fingerprint(json.dumps(tool)),
+                        hash=compute_fingerprint(json.dumps(tool)),
                         group=server["slug"],
                         name=tool["name"],
                         server=server["slug"],
@@ -41,17 +41,17 @@ def fleet() -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def index(fleet: list[Document]) -> Index:
+def index(fleet: list[SearchDocument]) -> Index:
     return Index.build(fleet)
 
 
-def test_every_tool_is_indexed_and_its_address_ranks_first(fleet: list[Document], index: Index):
+def test_every_tool_is_indexed_and_its_address_ranks_first(fleet: list[SearchDocument], index: Index):
     assert len(index) == len(fleet) == 4_136
     wrong = [tool.id for tool in fleet[::7] if index.search(tool.id, 1).hits[0].id != tool.id]
     assert wrong == []
 
 
-def test_a_bare_name_ranks_a_tool_of_that_name_first(fleet: list[Document], index: Index):
+def test_a_bare_name_ranks_a_tool_of_that_name_first(fleet: list[SearchDocument], index: Index):
     names = {tool.id: tool.name for tool in fleet}
     wrong = [tool.name for tool in fleet[::11] if names[index.search(tool.name, 1).hits[0].id] != tool.name]
     assert wrong == []
@@ -68,7 +68,7 @@ def test_people_s_questions_find_a_right_tool_among_the_first_ten(index: Index):
     assert hits / len(questions) > 0.5
 
 
-def test_a_server_changes_without_the_rest_being_read_again(fleet: list[Document], index: Index):
+def test_a_server_changes_without_the_rest_being_read_again(fleet: list[SearchDocument], index: Index):
     others = [tool for tool in fleet if tool.group != "redis"]
     without = Index.build(others, index)
     assert "redis" not in without.groups

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.search import Document, Facts, Filters, Hit, Index, Lift, Vector, text_of
-from portico.search.dense.encoder import shipped
+from portico.search import Boost, Hit, Index, SearchDocument, SearchFilters, UsageFacts, Vector, compose_document_text
+from portico.search.dense.encoder import get_shipped_encoder
 from tests.search.catalog import CATALOG, document
 
 QUERIES = (
@@ -26,12 +26,12 @@ QUERIES = (
 )
 
 
-def vectors(documents: Iterable[Document]) -> dict[str, Vector]:
-    return {it.id: shipped().document(text_of(it)) for it in documents}
+def vectors(documents: Iterable[SearchDocument]) -> dict[str, Vector]:
+    return {it.id: get_shipped_encoder().encode_document(compose_document_text(it)) for it in documents}
 
 
-def built(*documents: Document) -> Index:
-    return Index.build(documents, encoder=shipped()).with_vectors(vectors(documents))
+def built(*documents: SearchDocument) -> Index:
+    return Index.build(documents, encoder=get_shipped_encoder()).with_vectors(vectors(documents))
 
 
 INDEX = built(*CATALOG)
@@ -44,7 +44,7 @@ def found(query: str, limit: int = 8, index: Index = INDEX, **how: object) -> li
 
 def everywhere(hits: Iterable[Hit]) -> list[str]:
     """All documents of these hits, those that share a place included."""
-    return [id_ for hit in hits for id_ in (hit.id, *hit.twins)]
+    return [id_ for hit in hits for id_ in (hit.id, *hit.duplicates)]
 
 
 # Finding
@@ -62,8 +62,8 @@ def everywhere(hits: Iterable[Hit]) -> list[str]:
 def test_a_paraphrase_without_a_shared_word_finds_its_tool(query: str, tool: str):
     assert tool in found(query, 3)
     hit = next(hit for hit in INDEX.search(query).hits if hit.id == tool)
-    assert hit.dense is not None
-    assert INDEX.search(query).dense
+    assert hit.similarity is not None
+    assert INDEX.search(query).uses_embeddings
 
 
 @pytest.mark.parametrize(
@@ -96,32 +96,37 @@ def test_another_language_finds_its_tool(query: str, tool: str):
 
 
 @pytest.mark.parametrize("tool", CATALOG, ids=lambda tool: tool.id)
-def test_an_exact_address_always_ranks_first(tool: Document):
+def test_an_exact_address_always_ranks_first(tool: SearchDocument):
     assert found(tool.id)[0] == tool.id
-    assert INDEX.search(tool.id).best == 1
+    assert INDEX.search(tool.id).confidence == 1
 
 
 def test_meaning_alone_never_ranks_before_an_exact_name():
     for tool in CATALOG:
         first = INDEX.search(tool.name).hits[0]
-        assert tool.name in {first.id.split(".", 1)[1], *(twin.split(".", 1)[1] for twin in first.twins)}
+        assert tool.name in {first.id.split(".", 1)[1], *(twin.split(".", 1)[1] for twin in first.duplicates)}
 
 
 def test_a_document_without_a_vector_is_found_by_its_words_among_others_that_have_theirs():
-    partly = Index.build(CATALOG, encoder=shipped()).with_vectors(vectors(it for it in CATALOG if it.id != "mail.send"))
-    assert partly.unencoded("mail") == ["mail.send"]
+    partly = Index.build(CATALOG, encoder=get_shipped_encoder()).with_vectors(
+        vectors(it for it in CATALOG if it.id != "mail.send")
+    )
+    assert partly.list_unencoded("mail") == ["mail.send"]
     ranking = partly.search("send an e-mail")
-    assert ranking.dense
+    assert ranking.uses_embeddings
     assert ranking.hits[0].id == "mail.send"
-    assert ranking.hits[0].dense is None
-    assert [hit.dense for hit in ranking.hits[1:]].count(None) == 0
+    assert ranking.hits[0].similarity is None
+    assert [hit.similarity for hit in ranking.hits[1:]].count(None) == 0
 
 
 def test_without_any_vector_or_encoder_words_decide_alone():
-    for index in (Index.build(CATALOG, encoder=shipped()), Index.build(CATALOG).with_vectors(vectors(CATALOG))):
+    for index in (
+        Index.build(CATALOG, encoder=get_shipped_encoder()),
+        Index.build(CATALOG).with_vectors(vectors(CATALOG)),
+    ):
         for query in QUERIES:
             ranking = index.search(query)
-            assert not ranking.dense
+            assert not ranking.uses_embeddings
             assert ranking == WORDS.search(query)
 
 
@@ -136,13 +141,15 @@ def test_scores_fall_and_reasons_name_words_of_the_query():
         scores = [hit.score for hit in ranking.hits]
         assert scores == sorted(scores, reverse=True)
         assert all(reason.word in query for hit in ranking.hits for reason in hit.reasons)
-        assert ranking.near
-        assert set(ranking.near) <= set(INDEX.groups)
+        assert ranking.nearest_groups
+        assert set(ranking.nearest_groups) <= set(INDEX.groups)
 
 
 def test_what_nothing_serves_is_less_sure_than_what_something_serves():
-    fits = [INDEX.search(query).best for query in ("create an issue", "send an e-mail", "delete a redis key")]
-    misses = [INDEX.search(query).best for query in ("book a flight to Helsinki", "mow the lawn", "play some jazz")]
+    fits = [INDEX.search(query).confidence for query in ("create an issue", "send an e-mail", "delete a redis key")]
+    misses = [
+        INDEX.search(query).confidence for query in ("book a flight to Helsinki", "mow the lawn", "play some jazz")
+    ]
     assert min(fits) > max(misses)
 
 
@@ -150,12 +157,14 @@ def test_what_nothing_serves_is_less_sure_than_what_something_serves():
 
 
 def test_a_filter_by_group_hides_the_rest():
-    assert {id_.split(".")[0] for id_ in found("create an issue", filters=Filters(groups={"gitlab", "mail"}))} == {
+    assert {
+        id_.split(".")[0] for id_ in found("create an issue", filters=SearchFilters(groups={"gitlab", "mail"}))
+    } == {
         "gitlab",
         "mail",
     }
-    assert INDEX.search("create an issue", filters=Filters(groups=())).total == 0
-    assert INDEX.search("create an issue", filters=Filters(groups={"nowhere"})).hits == ()
+    assert INDEX.search("create an issue", filters=SearchFilters(groups=())).total == 0
+    assert INDEX.search("create an issue", filters=SearchFilters(groups={"nowhere"})).hits == ()
 
 
 def test_a_filter_by_category_or_tag_hides_the_rest_whatever_the_case():
@@ -164,27 +173,27 @@ def test_a_filter_by_category_or_tag_hides_the_rest_whatever_the_case():
         document("post.letter", "Post a letter.", category="Office", tags=("paper",)),
         document("chat.say", "Say something.", category="chat", tags=("Communication", "paper")),
     )
-    assert set(found("send", index=index, filters=Filters(categories=["OFFICE"]))) == {"mail.send", "post.letter"}
-    assert set(found("send", index=index, filters=Filters(tags=["communication"]))) == {"mail.send", "chat.say"}
-    both = Filters(categories=["office", "chat"], tags=["paper"])
+    assert set(found("send", index=index, filters=SearchFilters(categories=["OFFICE"]))) == {"mail.send", "post.letter"}
+    assert set(found("send", index=index, filters=SearchFilters(tags=["communication"]))) == {"mail.send", "chat.say"}
+    both = SearchFilters(categories=["office", "chat"], tags=["paper"])
     assert set(found("send", index=index, filters=both)) == {"post.letter", "chat.say"}
-    assert found("send", index=index, filters=Filters(tags=["none such"])) == []
+    assert found("send", index=index, filters=SearchFilters(tags=["none such"])) == []
 
 
 def test_a_tool_that_is_slow_or_fails_is_filtered_and_one_never_called_passes():
     facts = {
-        "github.create_issue": Facts(calls=10, successes=10, latency_ms=5_000),
-        "gitlab.create_issue": Facts(calls=10, successes=2, latency_ms=10),
-        "mail.send": Facts(),
-        "gone.away": Facts(calls=1, successes=0, latency_ms=9_999),
+        "github.create_issue": UsageFacts(calls=10, successes=10, latency_ms=5_000),
+        "gitlab.create_issue": UsageFacts(calls=10, successes=2, latency_ms=10),
+        "mail.send": UsageFacts(),
+        "gone.away": UsageFacts(calls=1, successes=0, latency_ms=9_999),
     }
     everyone = {it.id for it in CATALOG}
-    quick = found("create an issue", 50, filters=Filters(max_latency_ms=1_000), facts=facts)
+    quick = found("create an issue", 50, filters=SearchFilters(max_latency_ms=1_000), facts=facts)
     assert set(quick) == everyone - {"github.create_issue"}
-    sound = found("create an issue", 50, filters=Filters(min_success_rate=0.5), facts=facts)
+    sound = found("create an issue", 50, filters=SearchFilters(min_success_rate=0.5), facts=facts)
     assert set(sound) == everyone - {"gitlab.create_issue"}
-    assert set(found("create an issue", 50, filters=Filters(min_success_rate=1.0))) == everyone
-    named = found("github.create_issue", filters=Filters(max_latency_ms=1_000), facts=facts)
+    assert set(found("create an issue", 50, filters=SearchFilters(min_success_rate=1.0))) == everyone
+    named = found("github.create_issue", filters=SearchFilters(max_latency_ms=1_000), facts=facts)
     assert "github.create_issue" not in named
 
 
@@ -201,17 +210,17 @@ def test_a_filter_changes_who_is_shown_and_not_in_which_order():
 def test_a_lift_moves_a_tool_up_and_says_why():
     before = found("create an issue", 50)
     low = before[4]
-    lift = Lift(0.9, ("called after searches like this",))
-    after = INDEX.search("create an issue", 50, lifts={low: lift, "no.such": lift})
+    lift = Boost(0.9, ("called after searches like this",))
+    after = INDEX.search("create an issue", 50, boosts={low: lift, "no.such": lift})
     assert [hit.id for hit in after.hits].index(low) < 4
-    assert next(hit for hit in after.hits if hit.id == low).lift == lift
-    assert all(hit.lift is None for hit in after.hits if hit.id != low)
+    assert next(hit for hit in after.hits if hit.id == low).boost == lift
+    assert all(hit.boost is None for hit in after.hits if hit.id != low)
     assert {hit.id for hit in after.hits} == set(before)
 
 
 @pytest.mark.parametrize("amount", [0.1, 0.3, 0.9])
 def test_no_lift_ranks_a_tool_above_an_exact_name(amount: float):
-    lifts = {it.id: Lift(amount) for it in CATALOG if it.id not in ("redis.delete", "search.search")}
+    lifts = {it.id: Boost(amount) for it in CATALOG if it.id not in ("redis.delete", "search.search")}
     for spelling in ("redis.delete", "redis_delete", "REDIS.DELETE", "delete", "Delete"):
         assert found(spelling, lifts=lifts)[0] == "redis.delete"
     for spelling in ("search", "SEARCH", "search.search"):
@@ -219,18 +228,18 @@ def test_no_lift_ranks_a_tool_above_an_exact_name(amount: float):
 
 
 def test_a_tool_that_matches_nothing_is_not_lifted():
-    assert found("xylophone qwertz", index=WORDS, lifts={"mail.send": Lift(0.5)}) == []
+    assert found("xylophone qwertz", index=WORDS, lifts={"mail.send": Boost(0.5)}) == []
 
 
 def test_no_lifts_change_nothing():
     for query in QUERIES:
-        assert INDEX.search(query, lifts={}) == INDEX.search(query)
+        assert INDEX.search(query, boosts={}) == INDEX.search(query)
 
 
 # Twins
 
 
-def copies(count: int, *tools: tuple[str, str]) -> list[Document]:
+def copies(count: int, *tools: tuple[str, str]) -> list[SearchDocument]:
     """The same tools on several servers."""
     return [
         document(f"s{number}.{name}", text, server=f"server {number}")
@@ -243,7 +252,7 @@ def test_tools_of_several_servers_that_say_the_same_share_one_place():
     index = built(*CATALOG, *copies(5, ("translate_text", "Translate a text into another language.")))
     ranking = index.search("translate a text into Greek")
     first = ranking.hits[0]
-    assert sorted([first.id, *first.twins]) == [f"s{number}.translate_text" for number in range(5)]
+    assert sorted([first.id, *first.duplicates]) == [f"s{number}.translate_text" for number in range(5)]
     assert not any("translate" in hit.id for hit in ranking.hits[1:])
 
 
@@ -252,7 +261,7 @@ def test_the_same_tool_of_servers_with_names_of_their_own_shares_one_place():
     text = "Translate a text into another language."
     index = built(*CATALOG, *(document(f"{server}.translate_text", text) for server in servers))
     first = index.search("translate a text into Greek").hits[0]
-    assert sorted([first.id, *first.twins]) == sorted(f"{server}.translate_text" for server in servers)
+    assert sorted([first.id, *first.duplicates]) == sorted(f"{server}.translate_text" for server in servers)
 
 
 def test_tools_of_one_server_never_share_a_place():
@@ -291,7 +300,7 @@ def test_pages_show_every_tool_once_and_none_is_lost(limit: int):
             page = index.search(query, limit, offset=offset)
             pages += page.hits
             assert page.total == whole.total
-            assert page.best == whole.best
+            assert page.confidence == whole.confidence
             if len(page.hits) < limit:
                 break
         assert [hit.id for hit in pages] == [hit.id for hit in whole.hits]
@@ -306,37 +315,37 @@ def test_unchanged_documents_keep_their_vectors_and_changed_ones_lose_theirs():
     changed = document("github.list_issues", "Something else entirely.")
     same = [it for it in CATALOG if it.group == "github" and it.id != changed.id]
     after = INDEX.replace({"github": [changed, *reversed(same)]})
-    assert after.unencoded("github") == ["github.list_issues"]
-    assert all(after.unencoded(group) == [] for group in after.groups if group != "github")
+    assert after.list_unencoded("github") == ["github.list_issues"]
+    assert all(after.list_unencoded(group) == [] for group in after.groups if group != "github")
     again = after.with_vectors(vectors([changed]))
-    assert again.unencoded("github") == []
+    assert again.list_unencoded("github") == []
     kept = next(hit for hit in again.search("open a pull request").hits if hit.id == "github.create_pull_request")
-    assert kept.dense == pytest.approx(
-        next(hit.dense for hit in INDEX.search("open a pull request").hits if hit.id == kept.id)
+    assert kept.similarity == pytest.approx(
+        next(hit.similarity for hit in INDEX.search("open a pull request").hits if hit.id == kept.id)
     )
 
 
 def test_a_group_that_goes_and_comes_again_has_to_be_encoded_again():
     back = INDEX.replace({"mail": []}).replace({"mail": [it for it in CATALOG if it.group == "mail"]})
-    assert back.unencoded("mail") == ["mail.send"]
+    assert back.list_unencoded("mail") == ["mail.send"]
 
 
 def test_a_slot_that_another_takes_over_has_nothing_of_the_one_before():
     after = INDEX.replace({"mail": [], "new": [document("new.tool", "Mows the lawn.")]})
-    assert after.unencoded("new") == ["new.tool"]
+    assert after.list_unencoded("new") == ["new.tool"]
 
 
 def test_vectors_of_unknown_documents_are_passed_over():
-    same = INDEX.with_vectors({"no.such": shipped().document("x")})
+    same = INDEX.with_vectors({"no.such": get_shipped_encoder().encode_document("x")})
     assert [same.search(query) for query in QUERIES] == [INDEX.search(query) for query in QUERIES]
 
 
 def test_an_index_that_followed_every_change_answers_like_a_fresh_one():
-    steps = Index.build((), encoder=shipped())
+    steps = Index.build((), encoder=get_shipped_encoder())
     for group in dict.fromkeys(it.group for it in reversed(CATALOG)):
         members = [it for it in CATALOG if it.group == group]
         steps = steps.replace({group: [replace(members[0], hash="old", description="old")]})
-        steps = steps.with_vectors({members[0].id: shipped().document("old")})
+        steps = steps.with_vectors({members[0].id: get_shipped_encoder().encode_document("old")})
         steps = steps.replace({group: members}).with_vectors(vectors(members))
     for query in QUERIES:
         assert steps.search(query, 50) == INDEX.search(query, 50)
@@ -351,20 +360,20 @@ def test_a_dumped_index_is_the_same_index(kind: str, tmp_path: Path):
         (tmp_path / "index").write_bytes(body)
         with (tmp_path / "index").open("rb") as file:
             body = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    loaded = Index.load(body, encoder=shipped())
+    loaded = Index.load(body, encoder=get_shipped_encoder())
     assert loaded.dump() == INDEX.dump()
     for query in QUERIES:
         assert loaded.search(query, 50) == INDEX.search(query, 50)
     grown = loaded.replace({"new": [document("new.tool", "Mows the lawn.")]})
-    assert grown.unencoded("new") == ["new.tool"]
-    assert grown.unencoded("github") == []
+    assert grown.list_unencoded("new") == ["new.tool"]
+    assert grown.list_unencoded("github") == []
 
 
 def test_an_index_without_vectors_is_dumped_and_loaded():
-    for index in (Index.build((), encoder=shipped()), Index.build(CATALOG, encoder=shipped())):
-        loaded = Index.load(index.dump(), encoder=shipped())
+    for index in (Index.build((), encoder=get_shipped_encoder()), Index.build(CATALOG, encoder=get_shipped_encoder())):
+        loaded = Index.load(index.dump(), encoder=get_shipped_encoder())
         assert loaded.search("create an issue") == index.search("create an issue")
-        assert sum(len(loaded.unencoded(group)) for group in loaded.groups) == len(index)
+        assert sum(len(loaded.list_unencoded(group)) for group in loaded.groups) == len(index)
 
 
 # Where one stands
@@ -373,36 +382,36 @@ def test_an_index_without_vectors_is_dumped_and_loaded():
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_placement_agrees_with_the_ranking(query: str):
     ranking = INDEX.search(query, 50)
-    assert not any(hit.twins for hit in ranking.hits)
+    assert not any(hit.duplicates for hit in ranking.hits)
     for rank, hit in enumerate(ranking.hits, 1):
-        placement = INDEX.place(query, hit.id)
+        placement = INDEX.find_placement(query, hit.id)
         assert placement is not None
-        assert (placement.rank, placement.of, placement.filtered) == (rank, ranking.total, False)
-        assert replace(placement.hit, twins=()) == hit
+        assert (placement.rank, placement.total, placement.is_filtered) == (rank, ranking.total, False)
+        assert replace(placement.hit, duplicates=()) == hit
     for it in CATALOG:
         if it.id not in found(query, 50):
-            missed = INDEX.place(query, it.id)
+            missed = INDEX.find_placement(query, it.id)
             assert missed is not None
             assert missed.rank == 0
 
 
 def test_a_placement_says_that_a_filter_hides_a_tool_and_where_it_would_stand():
-    placement = INDEX.place("send an e-mail", "mail.send", filters=Filters(groups={"github"}))
+    placement = INDEX.find_placement("send an e-mail", "mail.send", filters=SearchFilters(groups={"github"}))
     assert placement is not None
-    assert placement.filtered
+    assert placement.is_filtered
     assert placement.rank == 1
-    allowed = INDEX.place("send an e-mail", "mail.send", allow=lambda id_: id_ == "mail.send")
+    allowed = INDEX.find_placement("send an e-mail", "mail.send", allow=lambda id_: id_ == "mail.send")
     assert allowed is not None
-    assert not allowed.filtered
+    assert not allowed.is_filtered
 
 
 def test_a_placement_counts_lifts_and_an_unknown_tool_has_none():
-    before = INDEX.place("create an issue", "cafe.menu")
-    after = INDEX.place("create an issue", "cafe.menu", lifts={"cafe.menu": Lift(0.9)})
+    before = INDEX.find_placement("create an issue", "cafe.menu")
+    after = INDEX.find_placement("create an issue", "cafe.menu", boosts={"cafe.menu": Boost(0.9)})
     assert before is not None
     assert after is not None
     assert 0 < after.rank < before.rank
-    assert INDEX.place("create an issue", "no.such") is None
+    assert INDEX.find_placement("create an issue", "no.such") is None
 
 
 # Whatever may come
@@ -436,14 +445,14 @@ def test_operators_code_and_noise_are_answered_like_words(query: str):
     ranking = INDEX.search(query)
     assert len(ranking.hits) <= 8
     assert all(math.isfinite(hit.score) and hit.score > 0 for hit in ranking.hits)
-    assert 0 <= ranking.best <= 1
+    assert 0 <= ranking.confidence <= 1
     assert ranking == INDEX.search(query)
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", "\x00", "…", "the of and"])
 def test_a_query_that_asks_for_nothing_finds_nothing(query: str):
     ranking = INDEX.search(query)
-    assert (ranking.hits, ranking.total, ranking.best) == ((), 0, 0)
+    assert (ranking.hits, ranking.total, ranking.confidence) == ((), 0, 0)
 
 
 def test_operators_around_words_do_not_hide_what_the_words_ask_for():
@@ -458,14 +467,14 @@ def test_a_very_long_query_finds_what_it_begins_with():
 def test_tools_with_empty_or_endless_descriptions_are_found():
     endless = "Convert a video to another format. " + "More about containers, codecs and bit rates. " * 400
     odd = (
-        Document("v.convert", "1", "v", "convert_video", server="v", description=endless),
-        Document("e.ping", "2", "e", "ping", server="e"),
-        Document("n.", "3", "n", "", server=""),
+        SearchDocument("v.convert", "1", "v", "convert_video", server="v", description=endless),
+        SearchDocument("e.ping", "2", "e", "ping", server="e"),
+        SearchDocument("n.", "3", "n", "", server=""),
         document("b.binary", "\x00\x01\ud800" * 100),
     )
     assert len(endless) > 18_000
     index = built(*CATALOG, *odd)
-    assert all(index.unencoded(group) == [] for group in index.groups)
+    assert all(index.list_unencoded(group) == [] for group in index.groups)
     assert found("turn a movie into an mp4 file", 3, index)[0] == "v.convert"
     assert found("ping", index=index)[0] == "e.ping"
     for query in ("create an issue", "send an e-mail", "delete a redis key"):
@@ -473,9 +482,9 @@ def test_tools_with_empty_or_endless_descriptions_are_found():
 
 
 def test_an_empty_index_with_an_encoder_answers():
-    index = Index.build((), encoder=shipped())
+    index = Index.build((), encoder=get_shipped_encoder())
     assert index.search("anything").hits == ()
-    assert index.place("anything", "a.b") is None
+    assert index.find_placement("anything", "a.b") is None
 
 
 @given(st.text(st.characters(), max_size=120), st.integers(0, 20), st.integers(0, 20))
@@ -484,9 +493,9 @@ def test_any_text_is_answered_with_finite_scores(query: str, limit: int, offset:
     ranking = INDEX.search(query, limit, offset=offset)
     assert len(ranking.hits) <= limit
     assert ranking.total <= len(INDEX)
-    assert 0 <= ranking.best <= 1
+    assert 0 <= ranking.confidence <= 1
     assert all(math.isfinite(hit.score) and hit.score > 0 for hit in ranking.hits)
-    assert all(hit.dense is None or -1.1 < hit.dense < 1.1 for hit in ranking.hits)
+    assert all(hit.similarity is None or -1.1 < hit.similarity < 1.1 for hit in ranking.hits)
     assert len({hit.id for hit in ranking.hits}) == len(ranking.hits)
 
 
@@ -494,10 +503,12 @@ def test_any_text_is_answered_with_finite_scores(query: str, limit: int, offset:
 @settings(max_examples=40, deadline=None)
 def test_whichever_vectors_are_known_yet_every_answer_is_sound(known: dict[str, bool], query: str):
     have = {id_ for id_, is_known in known.items() if is_known}
-    index = Index.build(CATALOG, encoder=shipped()).with_vectors(vectors(it for it in CATALOG if it.id in have))
+    index = Index.build(CATALOG, encoder=get_shipped_encoder()).with_vectors(
+        vectors(it for it in CATALOG if it.id in have)
+    )
     ranking = index.search(query, 50)
-    assert ranking.dense == bool(have)
-    assert {hit.id for hit in ranking.hits if hit.dense is not None} <= have
+    assert ranking.uses_embeddings == bool(have)
+    assert {hit.id for hit in ranking.hits if hit.similarity is not None} <= have
     by_words = {hit.id for hit in WORDS.search(query, 50).hits}
     assert by_words <= set(everywhere(ranking.hits))
     assert all(math.isfinite(hit.score) for hit in ranking.hits)
@@ -508,10 +519,12 @@ def test_vectors_do_not_change_when_they_are_searched():
     for query in QUERIES:
         INDEX.search(query)
     assert INDEX.dump() == body
-    assert all(np.array_equal(row, shipped().document(text_of(it))) for it, row in _rows())
+    assert all(
+        np.array_equal(row, get_shipped_encoder().encode_document(compose_document_text(it))) for it, row in _rows()
+    )
 
 
-def _rows() -> list[tuple[Document, Vector]]:
+def _rows() -> list[tuple[SearchDocument, Vector]]:
     found = vectors(CATALOG)
     return [(it, found[it.id]) for it in CATALOG]
 
@@ -521,7 +534,7 @@ def test_a_server_that_spells_one_name_in_many_ways_gets_one_place_for_it():
         document(f"loud.{name}", "Create a new issue.") for name in ("create_is_sue", "createIssue", "c_reateissue")
     ]
     hits = built(*CATALOG, *spellings).search("create issue", 8).hits
-    assert sum(hit.named for hit in hits if hit.id.startswith("loud.")) <= 1
+    assert sum(hit.is_name_match for hit in hits if hit.id.startswith("loud.")) <= 1
     assert "github.create_issue" in [hit.id for hit in hits[:3]]
 
 
@@ -538,7 +551,7 @@ def test_far_down_a_list_every_tool_has_a_place_and_none_has_two():
         id_
         for at in range(0, 720, 40)
         for hit in index.search("do a thing", 40, offset=at).hits
-        for id_ in (hit.id, *hit.twins)
+        for id_ in (hit.id, *hit.duplicates)
     ]
     assert len(seen) == len(set(seen))
 
@@ -546,10 +559,10 @@ def test_far_down_a_list_every_tool_has_a_place_and_none_has_two():
 def test_a_misspelt_word_is_told_as_what_it_was_taken_for():
     hit = INDEX.search("delte a redis key").hits[0]
     assert hit.id == "redis.delete"
-    assert ("delte", "delet") in [(reason.word, reason.corrected) for reason in hit.reasons]
+    assert ("delte", "delet") in [(reason.word, reason.correction) for reason in hit.reasons]
 
 
 def test_an_index_full_of_invented_words_offers_few_of_them_as_spellings():
     invented = " ".join(f"b{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)}zz" for n in range(3_000))
     index = built(document("a.flood", invented), document("b.brand", "The brand bazzz."))
-    assert max(map(len, index._postings.spellings.values())) <= 400  # pyright: ignore[reportPrivateUsage]
+    assert max(map(len, index._postings.spelling_candidates.values())) <= 400  # pyright: ignore[reportPrivateUsage]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.search import Document, Filters, Index
+from portico.search import Index, SearchDocument, SearchFilters
 from tests.search.catalog import CATALOG, document
 
 INDEX = Index.build(CATALOG)
@@ -13,10 +13,10 @@ def found(query: str, limit: int = 8, index: Index = INDEX) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", CATALOG, ids=lambda tool: tool.id)
-def test_an_exact_address_always_ranks_first(tool: Document):
+def test_an_exact_address_always_ranks_first(tool: SearchDocument):
     for spelling in (tool.id, tool.id.replace(".", "::"), tool.id.replace(".", "__"), tool.id.upper()):
         assert found(spelling)[0] == tool.id
-    assert INDEX.search(tool.id).best == 1.0
+    assert INDEX.search(tool.id).confidence == 1.0
 
 
 def test_an_exact_name_ranks_before_any_number_of_words_that_match():
@@ -42,7 +42,7 @@ def test_words_in_any_order_and_inflection_find_a_tool():
 def test_a_word_used_for_another_finds_its_tool():
     hit = INDEX.search("erase a redis key").hits[0]
     assert hit.id == "redis.delete"
-    assert any(reason.word == "erase" and reason.kindred for reason in hit.reasons)
+    assert any(reason.word == "erase" and reason.is_synonym for reason in hit.reasons)
 
 
 def test_two_words_that_are_one_in_the_catalog_are_found():
@@ -82,7 +82,7 @@ def test_every_field_is_searched():
 
 def index_ids(index: Index) -> list[str]:
     seen: list[str] = []
-    index.mask(lambda id_: not seen.append(id_))
+    index.build_mask(lambda id_: not seen.append(id_))
     return seen
 
 
@@ -105,13 +105,13 @@ def test_reasons_name_the_words_and_fields_that_were_hit():
 
 def test_a_query_that_matches_nothing_says_so():
     ranking = INDEX.search("xylophone qwertz")
-    assert (ranking.hits, ranking.total, ranking.best) == ((), 0, 0.0)
-    assert ranking.weak
+    assert (ranking.hits, ranking.total, ranking.confidence) == ((), 0, 0.0)
+    assert ranking.is_weak
 
 
 def test_a_query_of_which_little_matches_is_weak_and_one_that_matches_is_not():
-    assert INDEX.search("book a flight on Lufthansa to Helsinki and send the boarding pass").weak
-    assert not INDEX.search("create an issue").weak
+    assert INDEX.search("book a flight on Lufthansa to Helsinki and send the boarding pass").is_weak
+    assert not INDEX.search("create an issue").is_weak
 
 
 def test_scores_of_words_are_shares_of_a_perfect_match():
@@ -120,17 +120,17 @@ def test_scores_of_words_are_shares_of_a_perfect_match():
 
 
 def test_a_filter_by_group_or_by_id_or_by_mask_hides_the_rest():
-    assert {hit.id for hit in INDEX.search("create issue", filters=Filters(groups={"gitlab"})).hits} == {
+    assert {hit.id for hit in INDEX.search("create issue", filters=SearchFilters(groups={"gitlab"})).hits} == {
         "gitlab.create_issue"
     }
     hidden = INDEX.search("github.create_issue", allow=lambda id_: not id_.startswith("github."))
     assert hidden.hits[0].id == "gitlab.create_issue"
     assert not any(hit.id.startswith("github.") for hit in hidden.hits)
-    mask = INDEX.mask(lambda id_: id_.startswith("github."))
-    both = INDEX.search("create issue", filters=Filters(groups=["github", "gitlab"]), allow=mask)
+    mask = INDEX.build_mask(lambda id_: id_.startswith("github."))
+    both = INDEX.search("create issue", filters=SearchFilters(groups=["github", "gitlab"]), allow=mask)
     assert {hit.id.split(".")[0] for hit in both.hits} == {"github"}
-    assert INDEX.search("create issue", filters=Filters(groups=())).total == 0
-    assert INDEX.search("create issue", filters=Filters(groups={"nowhere"})).total == 0
+    assert INDEX.search("create issue", filters=SearchFilters(groups=())).total == 0
+    assert INDEX.search("create issue", filters=SearchFilters(groups={"nowhere"})).total == 0
 
 
 def test_pages_join_to_the_whole_ranking():
@@ -142,7 +142,7 @@ def test_pages_join_to_the_whole_ranking():
         for at in range(0, len(whole), 2)
         for hit in INDEX.search("create list read issue file", 2, offset=at).hits
     ] == whole
-    assert INDEX.search("create list read issue file", 2, offset=4).best == ranking.best
+    assert INDEX.search("create list read issue file", 2, offset=4).confidence == ranking.confidence
 
 
 def test_equals_are_ordered_by_id_whatever_the_order_they_came_in():
@@ -180,12 +180,12 @@ def test_a_query_of_ten_thousand_characters_finds_what_it_begins_with():
 
 def test_an_empty_index_answers():
     index = Index.build([])
-    assert (len(index), index.search("anything").total, index.nearest_names("anything")) == (0, 0, [])
+    assert (len(index), index.search("anything").total, index.find_nearest_names("anything")) == (0, 0, [])
 
 
 def test_tools_without_any_text_are_indexed_by_name():
     index = Index.build(
-        [Document(id="a.b", hash="1", group="a", name="b"), Document(id="a.", hash="2", group="a", name="")]
+        [SearchDocument(id="a.b", hash="1", group="a", name="b"), SearchDocument(id="a.", hash="2", group="a", name="")]
     )
     assert len(index) == 2
     assert found("a.b", index=index) == ["a.b"]
@@ -195,11 +195,11 @@ def test_no_limit_means_no_hits_but_the_total_stands():
     ranking = INDEX.search("create issue", 0)
     assert ranking.hits == ()
     assert ranking.total > 0
-    assert ranking.best > 0
+    assert ranking.confidence > 0
 
 
 def test_a_wrong_name_gets_the_nearest_names_back():
-    assert INDEX.nearest_names("github.create_isue")[0] == "github.create_issue"
-    assert INDEX.nearest_names("creat_pull_reqest", 1) == ["github.create_pull_request"]
-    assert INDEX.nearest_names("zzzzzzzz") == []
-    assert INDEX.nearest_names("") == []
+    assert INDEX.find_nearest_names("github.create_isue")[0] == "github.create_issue"
+    assert INDEX.find_nearest_names("creat_pull_reqest", 1) == ["github.create_pull_request"]
+    assert INDEX.find_nearest_names("zzzzzzzz") == []
+    assert INDEX.find_nearest_names("") == []

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from portico.search.ranking import leaders
+from portico.search.ranking import select_top_slots
 
 
 def test_ids_decide_among_thousands_who_tie_with_the_last_place():
@@ -12,4 +12,4 @@ def test_ids_decide_among_thousands_who_tie_with_the_last_place():
     best = sorted((7, 4_000), key=ids.__getitem__)
     rest = sorted(set(range(5_000)) - {7, 4_000}, key=ids.__getitem__)
     for places in (1, 2, 3, 100, 5_000, 6_000):
-        assert leaders(scores, ids, places) == [*best, *rest][:places]
+        assert select_top_slots(scores, ids, places) == [*best, *rest][:places]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.search import Document, Index, UnreadableIndex, fingerprint
-from portico.search.lexical import reading
+from portico.search import Index, SearchDocument, UnreadableIndex, compute_fingerprint
+from portico.search.lexical import posting_builder
 from tests.search.catalog import CATALOG, document
 
 _WORDS = (
@@ -36,30 +36,32 @@ QUERIES = (
 
 
 @st.composite
-def documents(draw: st.DrawFn, group: str) -> list[Document]:
+def documents(draw: st.DrawFn, group: str) -> list[SearchDocument]:
     names = draw(st.lists(st.sampled_from(_WORDS), unique=True, max_size=5))
     texts = draw(
         st.lists(st.lists(st.sampled_from(_WORDS), max_size=8).map(" ".join), min_size=len(names), max_size=len(names))
     )
     return [
-        Document(f"{group}.{name}", fingerprint(text), group, name, server=group, description=text)
+        SearchDocument(f"{group}.{name}", compute_fingerprint(text), group, name, server=group, description=text)
         for name, text in zip(names, texts, strict=True)
     ]
 
 
 @st.composite
-def catalogs(draw: st.DrawFn) -> list[Document]:
+def catalogs(draw: st.DrawFn) -> list[SearchDocument]:
     groups = draw(st.lists(st.sampled_from(("red", "green", "blue", "file")), unique=True))
     return [it for group in groups for it in draw(documents(group))]
 
 
 def answers(index: Index) -> list[object]:
-    return [(ranking.hits, ranking.total, ranking.best) for ranking in (index.search(query, 50) for query in QUERIES)]
+    return [
+        (ranking.hits, ranking.total, ranking.confidence) for ranking in (index.search(query, 50) for query in QUERIES)
+    ]
 
 
 @given(st.lists(catalogs(), min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_an_index_that_followed_every_change_answers_like_a_fresh_one(history: list[list[Document]]):
+def test_an_index_that_followed_every_change_answers_like_a_fresh_one(history: list[list[SearchDocument]]):
     index = Index.build([])
     for catalog in history:
         index = Index.build(catalog, index)
@@ -71,7 +73,7 @@ def test_an_index_that_followed_every_change_answers_like_a_fresh_one(history: l
 
 @given(st.lists(catalogs(), min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
-def test_a_dumped_index_is_the_same_index(history: list[list[Document]]):
+def test_a_dumped_index_is_the_same_index(history: list[list[SearchDocument]]):
     index = Index.build([])
     for catalog in history:
         index = Index.build(catalog, index)
@@ -89,7 +91,7 @@ def test_an_unchanged_catalog_gives_the_same_index_back():
 def test_a_changed_hash_is_read_again_and_an_unchanged_one_is_not():
     index = Index.build([document("a.x", "apple"), document("b.y", "banana")])
     # The same hash promises the same text: breaking the promise shows that the document was not read.
-    liar = Document(id="b.y", hash=document("b.y", "banana").hash, group="b", name="y", description="cherry")
+    liar = SearchDocument(id="b.y", hash=document("b.y", "banana").hash, group="b", name="y", description="cherry")
     index = Index.build([document("a.x", "avocado"), liar], index)
     assert [index.search(word).total for word in ("apple", "avocado", "banana", "cherry")] == [0, 1, 1, 0]
 
@@ -100,14 +102,14 @@ def test_a_group_is_replaced_or_removed_without_touching_the_others():
     assert "redis" not in smaller.groups
     assert [hit.id for hit in smaller.search("mail").hits] == ["mail.receive"]
     assert index.search("redis key").hits[0].id == "redis.delete"
-    assert smaller.holds("mail", {"mail.receive": document("mail.receive", "Receive an e-mail.").hash})
-    assert not smaller.holds("mail", {})
-    assert smaller.holds("redis", {})
+    assert smaller.has_group("mail", {"mail.receive": document("mail.receive", "Receive an e-mail.").hash})
+    assert not smaller.has_group("mail", {})
+    assert smaller.has_group("redis", {})
 
 
 def test_documents_read_one_by_one_give_the_index_of_documents_read_together(monkeypatch: pytest.MonkeyPatch):
     together = Index.build(CATALOG).dump()
-    monkeypatch.setattr(reading, "_BATCH_TERMS", 1)
+    monkeypatch.setattr(posting_builder, "_BATCH_TERMS", 1)
     assert Index.build(CATALOG).dump() == together
 
 
@@ -143,7 +145,7 @@ def test_a_damaged_dump_is_refused_with_advice(how: str):
 
 def test_a_dump_of_another_recipe_is_refused(monkeypatch: pytest.MonkeyPatch):
     blob = Index.build(CATALOG).dump()
-    monkeypatch.setattr("portico.search.lexical.fields.LENGTH", 0.123)
+    monkeypatch.setattr("portico.search.lexical.fields.LENGTH_NORMALISATION", 0.123)
     with pytest.raises(UnreadableIndex, match="another version"):
         Index.load(blob)
 
@@ -229,7 +231,7 @@ def test_a_forgery_that_changes_nothing_is_read():
     )
 
 
-def churned(version: int, words: int = 2_000) -> Document:
+def churned(version: int, words: int = 2_000) -> SearchDocument:
     return document("redis.get", " ".join(f"w{version}x{at}" for at in range(words)))
 
 

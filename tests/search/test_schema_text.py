@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.search import SchemaText, read_schema
+from portico.search import SchemaText, extract_schema_text
 
 
 def test_names_descriptions_and_enums_are_read_at_every_depth():
@@ -17,7 +17,7 @@ def test_names_descriptions_and_enums_are_read_at_every_depth():
         },
         "$defs": {"Point": {"properties": {"latitude": {}}}},
     }
-    text = read_schema(schema)
+    text = extract_schema_text(schema)
     assert set(text.parameters) == {"filter", "labels", "state", "latitude"}
     assert set(text.descriptions.split("\n")) == {"What to keep", "Any label"}
     assert set(text.enums) == {"open", "closed", "bug"}
@@ -37,13 +37,13 @@ def test_names_descriptions_and_enums_are_read_at_every_depth():
     ],
 )
 def test_what_is_no_schema_has_no_text(schema: object):
-    assert read_schema(schema) in (SchemaText(), SchemaText(parameters=("a",)))
+    assert extract_schema_text(schema) in (SchemaText(), SchemaText(parameters=("a",)))
 
 
 def test_depth_and_size_cannot_run_away():
     deep: dict[str, object] = {}
     for _ in range(5_000):
         deep = {"properties": {"child": deep}}
-    assert read_schema(deep).parameters == ("child",)
+    assert extract_schema_text(deep).parameters == ("child",)
     wide = {"properties": {f"p{at}": {"enum": [f"e{at}"]} for at in range(10_000)}}
-    assert len(read_schema(wide).enums) == 64
+    assert len(extract_schema_text(wide).enums) == 64

@@ -14,12 +14,12 @@ from mcp_types import ResourceTemplateReference
 
 from portico.access import Caller
 from portico.api.app import make_api
-from portico.app import Gateway
-from portico.config import Audit as Settings
+from portico.app import GatewayRuntime
+from portico.config import AuditConfig as Settings
 from portico.config import Config
-from portico.observability.audit import Audit, Called
-from portico.server.http import make_app
-from portico.storage.manifests import Manifests
+from portico.observability.audit import AuditEntry, AuditLog
+from portico.server.http.app import make_app
+from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, connect
 from portico.upstream.backend import Raw
 from tests.cli.conftest import Home
@@ -58,10 +58,10 @@ def library() -> FakeBackend:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncGenerator[Gateway]:
+async def running(folder: Path) -> AsyncGenerator[GatewayRuntime]:
     config = Config.model_validate({"data_dir": str(folder), "audit": {"file": str(folder / "audit.jsonl")}})
-    async with Gateway(config, backends={"library": library()}, manifests=Manifests(None)) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(config, backends={"library": library()}, manifests=ManifestStore(None)) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         yield gateway
 
 
@@ -127,15 +127,15 @@ async def test_a_call_of_a_tool_that_destroys_is_marked(tmp_path: Path) -> None:
 
 async def test_a_restart_over_rest_is_written_down(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
-        view = gateway.view()
+        view = gateway.get_view()
         api = make_api(
-            view.sight,
-            view.searching,
-            gateway.record,
+            view.profile_state,
+            view.search_service,
+            gateway.store,
             upstreams=gateway.upstreams,
             audit=lambda: gateway.calls.audit,
         )
-        app = make_app(gateway.doors(), api=api)
+        app = make_app(gateway.get_endpoints(), api=api)
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420") as client:
             answer = await client.post("/api/v1/servers/library/restart", json={})
         assert answer.status_code == 200
@@ -149,10 +149,10 @@ def test_there_is_room_for_two_million_calls() -> None:
 
 
 def write(folder: Path, number: int, **settings: Any) -> Path:
-    audit = Audit.kept(Settings.model_validate(settings), folder)
+    audit = AuditLog.from_settings(Settings.model_validate(settings), folder)
     assert audit is not None
     for at in range(number):
-        audit.write(Called("git.push", "hash", {"n": at}, "ok", ME, "call_tool", 0.01))
+        audit.write(AuditEntry("git.push", "hash", {"n": at}, "ok", ME, "call_tool", 0.01))
     audit.close()
     return folder / "audit.jsonl"
 
@@ -188,11 +188,11 @@ def test_a_log_that_nobody_touched_is_intact_over_restarts_rotation_and_a_crash(
 
 def test_gateways_that_share_a_log_each_keep_their_chain(home: Home) -> None:
     data = home.folder / "data"
-    both = [Audit.kept(Settings(), data) for _ in range(2)]
+    both = [AuditLog.from_settings(Settings(), data) for _ in range(2)]
     for at in range(10):
         for audit in both:
             assert audit is not None
-            audit.write(Called("git.push", "hash", {"n": at}, "ok", ME))
+            audit.write(AuditEntry("git.push", "hash", {"n": at}, "ok", ME))
     assert verified(home)[1]["problems"] == []
 
 

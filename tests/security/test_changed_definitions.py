@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
-from portico.app import Gateway
+from portico.app import GatewayRuntime
+from portico.calls import definition_tracker
+from portico.calls.pipeline import CallContext
 from portico.catalog.sync import Catalog
 from portico.errors import PorticoError
-from portico.events import Bus, CatalogChanged, Event
-from portico.execution import changes
-from portico.execution.call import Origin
-from portico.storage.manifests import Manifests
+from portico.events import CatalogChanged, Event, EventBus
+from portico.json_text import json_codec
+from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, connect, gateway_over
-from portico.upstream import jsontext
 from portico.upstream.backend import Raw
 from tests.interaction.fakes import ask, said
 
@@ -39,7 +39,7 @@ def server() -> FakeBackend:
     return backend
 
 
-async def changed(gateway: Gateway, do: Callable[[], object]) -> None:
+async def changed(gateway: GatewayRuntime, do: Callable[[], object]) -> None:
     heard = asyncio.Event()
     wake: Callable[[Event], None] = lambda event: heard.set()  # noqa: E731
     end = gateway.bus.subscribe(wake, CatalogChanged)
@@ -133,42 +133,42 @@ async def test_a_workflow_stops_at_a_tool_that_is_not_what_its_caller_was_shown(
 async def test_what_was_bound_before_a_change_does_not_run_after_it(way: str) -> None:
     backend = server()
     async with gateway_over({"robot": backend}) as gateway:
-        bound = gateway.view().snapshot.tool("robot.move")
+        bound = gateway.get_view().snapshot.resolve_tool("robot.move")
         await changed(gateway, lambda: backend.change([MORE]))
         for _ in range(2):  # the same script, which goes on by what it was bound to
             with pytest.raises(PorticoError, match="changed since you saw it: parameters added"):
-                await gateway.calls.call(bound, {"place": "here"}, Origin(Caller("one"), way=way))
+                await gateway.calls.call(bound, {"place": "here"}, CallContext(Caller("one"), via=way))
         assert calls(backend) == 0
 
 
 async def test_words_that_a_bound_script_s_caller_never_saw_do_not_stop_it() -> None:
     backend = server()
     async with gateway_over({"robot": backend}) as gateway:
-        bound = gateway.view().snapshot.tool("robot.move")
+        bound = gateway.get_view().snapshot.resolve_tool("robot.move")
         await changed(gateway, lambda: backend.change([HOSTILE]))
-        await gateway.calls.call(bound, {"place": "here"}, Origin(Caller("one"), way="script"))
+        await gateway.calls.call(bound, {"place": "here"}, CallContext(Caller("one"), via="script"))
         assert calls(backend) == 1
 
 
 def test_a_definition_too_large_to_compare_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    from portico.execution import definition_changes
-    from portico.execution.definition_changes import MAX_COMPARED, compare
+    from portico.calls import definition_diff
+    from portico.calls.definition_diff import MAX_COMPARED_BYTES, compare_definitions
 
     read: list[int] = []
-    loads: Any = jsontext.loads
-    monkeypatch.setattr(definition_changes.jsontext, "loads", lambda blob: (read.append(len(blob)), loads(blob))[1])
-    large = jsontext.dumps({**TOOL, "description": "x" * MAX_COMPARED})
-    assert "too large to be compared" in str(compare(large, jsontext.dumps(TOOL)))
-    assert "too large to be compared" in str(compare(jsontext.dumps(TOOL), large))
+    loads: Any = json_codec.loads
+    monkeypatch.setattr(definition_diff.json_codec, "loads", lambda blob: (read.append(len(blob)), loads(blob))[1])
+    large = json_codec.dumps({**TOOL, "description": "x" * MAX_COMPARED_BYTES})
+    assert "too large to be compared" in str(compare_definitions(large, json_codec.dumps(TOOL)))
+    assert "too large to be compared" in str(compare_definitions(json_codec.dumps(TOOL), large))
     assert read == []
 
 
 def test_names_of_parameters_are_cut_counted_and_quoted() -> None:
-    from portico.execution.definition_changes import compare
+    from portico.calls.definition_diff import compare_definitions
 
     properties = {f"p{number}\n\x1b[31m" + "x" * 1_000: {} for number in range(50)}
     now = {**TOOL, "inputSchema": {"type": "object", "properties": properties}}
-    told = str(compare(jsontext.dumps(TOOL), jsontext.dumps(now)))
+    told = str(compare_definitions(json_codec.dumps(TOOL), json_codec.dumps(now)))
     assert "and 45 more" in told
     assert "\x1b" not in told
     assert "\n" not in told
@@ -176,12 +176,12 @@ def test_names_of_parameters_are_cut_counted_and_quoted() -> None:
 
 
 def test_what_is_kept_of_earlier_definitions_is_bounded() -> None:
-    from portico.execution.definition_changes import MAX_COMPARED
+    from portico.calls.definition_diff import MAX_COMPARED_BYTES
 
-    noticed = changes.Changes(Catalog([], Manifests(None), Bus()), {})
+    noticed = definition_tracker.DefinitionTracker(Catalog([], ManifestStore(None), EventBus()), {})
     for number in range(200):
-        blob = jsontext.dumps({**TOOL, "description": f"{number}" + "x" * (MAX_COMPARED - 1_000)})
-        noticed.heard(CatalogChanged("robot", changed=("robot.move",), earlier={str(number): blob}))
+        blob = json_codec.dumps({**TOOL, "description": f"{number}" + "x" * (MAX_COMPARED_BYTES - 1_000)})
+        noticed.handle_event(CatalogChanged("robot", changed=("robot.move",), previous_definitions={str(number): blob}))
     sizes = [len(blob) for value in vars(noticed).values() if isinstance(value, dict) for blob in value.values()]
-    assert sum(sizes) <= changes.MAX_EARLIER_BYTES
+    assert sum(sizes) <= definition_tracker.MAX_OLD_DEFINITION_BYTES
     assert len(sizes) > 10

@@ -50,7 +50,7 @@ def heard(backend: FakeBackend) -> list[Raw]:
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
 async def test_what_a_client_adds_of_its_own_reaches_no_server(era: Era, upstream: Era) -> None:
     backend = server(upstream)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         for method, params in REQUESTS:
             await result(client, method, {**params, "_meta": {**PRIVATE, **DEFINED}})
     metas = heard(backend)
@@ -85,7 +85,10 @@ async def test_a_key_that_the_configuration_names_reaches_the_server_that_it_is_
             "o": BackendConfig(functions="portico.demo.clock:TOOLS"),
         }
     )
-    async with gateway_over({"s": one, "o": other}, config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with (
+        gateway_over({"s": one, "o": other}, config) as gateway,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         for name in ("s.run", "o.run"):
             await result(
                 client, "tools/call", {"name": "call_tool", "arguments": {"name": name}, "_meta": dict(PRIVATE)}

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.errors import PorticoError
 from portico.testing import connect
-from portico.upstream.openapi import addresses
+from portico.upstream.backends.openapi import urls
 
 from ..cli.conftest import Home
 from ..upstream.loopback import serve
@@ -63,7 +63,7 @@ def configured(tmp_path: Path, place: str | Path, data: str = "data", **more: An
 
 async def called(config: Config) -> str:
     """What a client of a new gateway is told when it calls the one operation of the API."""
-    async with Gateway(config) as gateway, connect(gateway) as client:
+    async with GatewayRuntime(config) as gateway, connect(gateway) as client:
         result: Any = await client.call_tool("call_tool", {"name": "api.getThing", "arguments": {}})
         return result.content[0].text
 
@@ -90,7 +90,7 @@ async def test_an_edited_description_does_not_get_the_credentials_at_the_next_st
 async def test_an_edited_description_does_not_get_the_credentials_at_the_next_reconnect(tmp_path: Path) -> None:
     async with host() as good, host() as evil:
         place = written(tmp_path / "api.json", {"url": good.url})
-        async with Gateway(configured(tmp_path, place)) as gateway, connect(gateway) as client:
+        async with GatewayRuntime(configured(tmp_path, place)) as gateway, connect(gateway) as client:
             await client.call_tool("call_tool", {"name": "api.getThing", "arguments": {}})
             written(place, {"url": evil.url}, description="changed")
             with pytest.raises(PorticoError, match="and before it was"):
@@ -167,11 +167,11 @@ async def test_no_other_way_to_name_a_server_gets_the_credentials(tmp_path: Path
     ],
 )
 def test_an_address_that_programs_read_differently_is_no_server(url: str) -> None:
-    assert addresses.server_url([{"url": url}], "file:///api.yaml") == ""
+    assert urls.find_server_url([{"url": url}], "file:///api.yaml") == ""
 
 
 def test_origins_are_compared_as_they_are_meant() -> None:
-    show_origin, is_own_origin = addresses.show_origin, addresses.is_own_origin
+    show_origin, is_own_origin = urls.format_origin, urls.is_own_origin
     for same in ("HTTPS://API.example", "https://api.example:443/v1?x#y"):
         assert show_origin(same) == "https://api.example:443"
     assert show_origin("http://[::1]:80/") == "http://[::1]:80"

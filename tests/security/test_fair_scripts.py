@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from portico.config import Code, Config
-from portico.execution.sandbox.script import LANGUAGES
+from portico.config import CodeConfig, Config
+from portico.scripts.sandbox.script import LANGUAGES
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 
@@ -53,7 +53,7 @@ class Hall:
 async def opened(hall: Hall, clients: int, **code: Any) -> AsyncGenerator[tuple[Any, list[Any]]]:
     """A gateway, and clients with a session each."""
     async with AsyncExitStack() as stack:
-        config = Config(code=Code(**code))
+        config = Config(code=CodeConfig(**code))
         gateway = await stack.enter_async_context(gateway_over({"hall": hall.backend}, config))
         yield gateway, [await stack.enter_async_context(connect(gateway, era="legacy")) for _ in range(clients)]
 

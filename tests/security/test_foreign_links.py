@@ -57,7 +57,7 @@ WAYS: dict[str, tuple[str, Raw]] = {
 async def test_a_link_to_an_address_of_ours_is_the_linking_servers_own(uri: str, way: str) -> None:
     method, params = WAYS[way]
     servers = {"evil": evil(uri), "bank": bank()}
-    async with gateway_over(servers) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(servers) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         link, embedded, said = blocks_of(await result(client, method, params))
         confined = ROOT + uri.strip()
         assert link == {"type": "resource_link", "uri": confined, "name": "x", "x-vendor": None}
@@ -71,7 +71,10 @@ async def test_a_link_to_an_address_of_ours_is_the_linking_servers_own(uri: str,
 async def test_other_links_and_the_answers_of_a_transparent_view_are_as_they_came() -> None:
     for uri, config in (("evil://1", Config()), (VAULT, Config(exposure="full", prefix="never"))):
         name = "run" if config.prefix == "never" else "evil__run"
-        async with gateway_over({"evil": evil(uri)}, config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+        async with (
+            gateway_over({"evil": evil(uri)}, config) as gateway,
+            raw_lines(gateway.get_endpoint(), "legacy") as client,
+        ):
             link, *_ = blocks_of(await result(client, "tools/call", {"name": name, "arguments": {}}))
             assert link["uri"] == uri
             assert "result" in await client.request("resources/read", {"uri": uri})
@@ -83,6 +86,6 @@ async def test_a_link_behind_thousands_of_blocks_is_the_linking_servers_own_too(
     backend.on_call("run", lambda _: {"content": [*({"type": "text", "text": ""} for _ in range(6_000)), link]})
     servers = {"evil": backend, "bank": bank()}
     config = Config(exposure="full", prefix="always")
-    async with gateway_over(servers, config) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over(servers, config) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         blocks = blocks_of(await result(client, "tools/call", {"name": "evil__run", "arguments": {}}))
         assert blocks[-1]["uri"] == ROOT + VAULT

@@ -9,11 +9,11 @@ import pytest
 
 from portico.config_file import load as load_config
 from portico.errors import BackendUnavailable, ConfigError
-from portico.upstream.openapi.backend import OpenApiBackend
-from portico.upstream.openapi.loading import load
-from portico.upstream.openapi.reading import Source
-from portico.upstream.openapi.schemas import is_pattern
-from portico.upstream.openapi.tools import Given
+from portico.upstream.backends.openapi.backend import OpenApiBackend
+from portico.upstream.backends.openapi.description.loader import load_description
+from portico.upstream.backends.openapi.description.reader import DescriptionSource
+from portico.upstream.backends.openapi.description.schemas import is_supported_pattern
+from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
 
 HEAD: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "T"}, "servers": [{"url": "http://x.example"}]}
 
@@ -69,9 +69,9 @@ async def test_a_large_description_is_parsed_in_a_process_of_its_own(tmp_path: P
     text = json.dumps(document)
     place.write_text("# YAML\n" + text if form == "yaml" else text)
     before = cpu_of_children()
-    found = await OpenApiBackend("api", str(place)).current()
+    found = await OpenApiBackend("api", str(place)).load_current()
     assert cpu_of_children() > before
-    assert found == load(Source("api", str(place)), Given((), ()))
+    assert found == load_description(DescriptionSource("api", str(place)), ConfiguredParameters((), ()))
     assert len(found.definitions()) == len(found.plans) == len(document["paths"])
 
 
@@ -79,7 +79,7 @@ async def test_a_large_description_is_parsed_in_a_process_of_its_own(tmp_path: P
 async def test_a_small_description_needs_no_process(tmp_path: Path) -> None:
     (tmp_path / "api.json").write_text(json.dumps({**HEAD, "paths": {"/x": {"get": {}}}}))
     before = cpu_of_children()
-    found = await OpenApiBackend("api", str(tmp_path / "api.json")).current()
+    found = await OpenApiBackend("api", str(tmp_path / "api.json")).load_current()
     assert (cpu_of_children(), list(found.plans)) == (before, ["get_x"])
 
 
@@ -97,7 +97,7 @@ async def test_what_is_wrong_with_a_large_description_is_said_as_with_any_other(
 ) -> None:
     (tmp_path / "api.yaml").write_text(text)
     with pytest.raises(BackendUnavailable, match=says) as refused:
-        await OpenApiBackend("api", str(tmp_path / "api.yaml")).current()
+        await OpenApiBackend("api", str(tmp_path / "api.yaml")).load_current()
     assert refused.value.advice
 
 
@@ -113,11 +113,11 @@ async def test_what_is_wrong_with_a_large_description_is_said_as_with_any_other(
     ],
 )
 def test_a_pattern_that_takes_long_to_compile_is_left_out_without_trying(pattern: str) -> None:
-    assert not is_pattern(pattern)
+    assert not is_supported_pattern(pattern)
 
 
 @pytest.mark.parametrize(
     "pattern", [r"^[a-z0-9_-]{1,64}$", r"^\d{4}-\d{2}-\d{2}$", r"^\p{L}+$", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}"]
 )
 def test_patterns_that_people_write_stay(pattern: str) -> None:
-    assert is_pattern(pattern)
+    assert is_supported_pattern(pattern)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from portico.access import Caller
-from portico.execution.results import ResultStore
+from portico.results.store import ResultStore
 from portico.storage.result_files import ResultFiles
 from portico.testing import FakeBackend, gateway_over, serve_http
 from portico.upstream.backend import Era
@@ -110,9 +110,9 @@ async def test_a_client_that_leaves_keeps_its_place_until_its_work_has_ended(tmp
     store, slow, ran = ResultStore(ResultFiles(tmp_path)), Slow(), list[str]()
 
     async def work(caller: Caller, name: str) -> None:
-        async with store.turn(caller, 2**30):
+        async with store.acquire_slot(caller, 2**30):
             ran.append(name)
-            await store.in_thread(caller, slow)
+            await store.run_in_thread(caller, slow)
 
     async with asyncio.timeout(PATIENCE_S):
         left = asyncio.create_task(work(ANN, "left"))

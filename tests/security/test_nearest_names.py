@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.address import MAX_COMPARED, nearest
+from portico.catalog.address import MAX_COMPARED, find_nearest_names
 from portico.testing import FakeBackend, connect, gateway_over
 
 pytestmark = pytest.mark.timeout(60)
@@ -21,5 +21,5 @@ async def test_a_script_of_thousands_of_wrong_names_is_answered():
 
 def test_names_beyond_the_bound_are_not_compared():
     names = [*(f"x{n}" for n in range(MAX_COMPARED)), "customers"]
-    assert "customers" not in nearest("custmers", names)
-    assert nearest("custmers", names[-10:]) == ("customers",)
+    assert "customers" not in find_nearest_names("custmers", names)
+    assert find_nearest_names("custmers", names[-10:]) == ("customers",)

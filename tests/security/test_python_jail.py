@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from portico.config import Config
-from portico.execution.sandbox.python.engine import PythonEngine
-from portico.execution.sandbox.worker import landlock, seccomp
+from portico.scripts.sandbox.python.engine import PythonEngine
+from portico.scripts.sandbox.worker import landlock, seccomp
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 from tests.execution.sandbox.test_jail import ALLOW, ARCHITECTURES, EPERM, KILL
@@ -103,13 +103,13 @@ async def test_the_kernel_stands_behind_the_limits_of_a_script() -> None:
 async def test_the_jail_of_python_says_what_it_holds() -> None:
     engine = PythonEngine(1)
     try:
-        from portico.execution.sandbox.script import Script
+        from portico.scripts.sandbox.script import Script
 
         async def nobody(*_: Any) -> Any:
             raise AssertionError
 
         assert (await engine.run(Script("1 + 1", "python"), nobody)).value == 2
-        kept = await asyncio.to_thread(lambda: engine.kept)
+        kept = await asyncio.to_thread(lambda: engine.restrictions)
     finally:
         await engine.close()
     assert any(one.startswith("seccomp") for one in kept)
@@ -121,10 +121,10 @@ async def test_the_jail_of_python_says_what_it_holds() -> None:
 
 @pytest.fixture
 def shell() -> Iterator[str]:
-    from portico.execution.sandbox.python.launcher import Launcher
+    from portico.scripts.sandbox.python.launcher import Launcher
 
     launcher = Launcher(os.path.realpath("/bin/sh"))
-    assert launcher.in_jail
+    assert launcher.is_jailed
     yield launcher.path
     launcher.close()
 
@@ -139,7 +139,7 @@ def test_a_program_computes_in_the_jail(shell: str) -> None:
 
 
 def test_the_jail_is_closed_by_an_interpreter_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from portico.execution.sandbox.python.launcher import Launcher
+    from portico.scripts.sandbox.python.launcher import Launcher
 
     folder = tmp_path / "somebody's own folder"
     folder.mkdir()
@@ -160,7 +160,7 @@ def test_a_program_in_the_jail_writes_no_file(shell: str, tmp_path: Path) -> Non
 def test_a_program_in_the_jail_reads_no_file(shell: str, tmp_path: Path) -> None:
     import ctypes
 
-    if not landlock.version(ctypes.CDLL(None)):
+    if not landlock.get_abi_version(ctypes.CDLL(None)):
         pytest.skip("a kernel without Landlock")
     secret = tmp_path / "secret"
     secret.write_text("told\n")
@@ -171,7 +171,7 @@ def test_a_program_in_the_jail_reads_no_file(shell: str, tmp_path: Path) -> None
 def test_a_program_in_the_jail_becomes_no_other(shell: str) -> None:
     import ctypes
 
-    if not landlock.version(ctypes.CDLL(None)):
+    if not landlock.get_abi_version(ctypes.CDLL(None)):
         pytest.skip("a kernel without Landlock")
     assert tried(shell, "exec /bin/echo here").stdout == b""
 
@@ -212,7 +212,7 @@ def test_the_filter_for_a_program_adds_only_what_its_start_takes(machine: str, c
 
 def verdict(machine: str, number: int, arguments: dict[int, int] | None = None) -> int:
     """What the kernel would make of the filter; arguments by where they stand in what it is given."""
-    steps, at, held = seccomp.program(machine, loading=True), 0, 0
+    steps, at, held = seccomp.build_filter(machine, allow_loading=True), 0, 0
     given = {0: number, 4: ARCHITECTURES[machine], 16: 0, 24: 0, 32: 0, 40: 0, **(arguments or {})}
     while True:
         step = steps[at]

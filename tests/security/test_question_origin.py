@@ -7,7 +7,7 @@ import pytest
 
 from portico.errors import RemoteError
 from portico.testing import FakeBackend, gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import RawLines, raw_lines
 
@@ -22,14 +22,14 @@ def asking(era: Era, method: str, params: Raw) -> FakeBackend:
     """A server whose tool asks its client this, in the way of its era, and answers with what it hears."""
     backend = fake("run", era=era)
 
-    async def by_request(given: Raw, how: Ask) -> Raw:
+    async def by_request(given: Raw, how: RequestOptions) -> Raw:
         assert how.relay is not None
         try:
             return text(json.dumps(await how.relay.request(method, params)))
         except RemoteError as error:
             return text(f"refused: {error.message}")
 
-    def by_answer(given: Raw, how: Ask) -> Raw:
+    def by_answer(given: Raw, how: RequestOptions) -> Raw:
         if answers := given.get("inputResponses"):
             return text(json.dumps(answers["q"]))
         question = {"method": method, "params": params}
@@ -62,7 +62,7 @@ async def asked(way: tuple[Era, Era], method: str, params: Raw, answer: Raw | No
     backend = asking(upstream, method, params)
     async with (
         gateway_over({"mail": backend}) as gateway,
-        raw_lines(gateway.door(), era, **CAPABILITIES) as client,
+        raw_lines(gateway.get_endpoint(), era, **CAPABILITIES) as client,
     ):
         return await ask(client, answer or {"action": "decline"})
 
@@ -215,11 +215,14 @@ async def test_the_refusal_until_an_address_is_visited_says_who_asks(era: Era) -
     visit = {"mode": "url", "message": f"Sign{HIDDEN} in", "url": "https://example.org/", "elicitationId": "v1"}
     backend = fake("run")
 
-    def refuse(given: Raw, how: Ask) -> Raw:
+    def refuse(given: Raw, how: RequestOptions) -> Raw:
         raise RemoteError(-32042, f"First{HIDDEN} this.", {"elicitations": [visit]})
 
     backend.on("tools/call", refuse)
-    async with gateway_over({"mail": backend}) as gateway, raw_lines(gateway.door(), era, **CAPABILITIES) as client:
+    async with (
+        gateway_over({"mail": backend}) as gateway,
+        raw_lines(gateway.get_endpoint(), era, **CAPABILITIES) as client,
+    ):
         answer = await client.request("tools/call", CALL)
     assert "mail asks you to open example.org: Sign in" in json.dumps(answer)
     assert not hidden_in(answer), answer
@@ -229,7 +232,7 @@ async def test_a_workflow_that_calls_two_servers_says_of_each_question_whose_it_
     servers: dict[str, Any] = {name: asking("legacy", "elicitation/create", schema_of({})) for name in ("mail", "bank")}
     steps = [{"id": name, "tool": f"{name}.run", "arguments": {}} for name in servers]
     call = {"name": "run_workflow", "arguments": {"steps": steps}}
-    async with gateway_over(servers) as gateway, raw_lines(gateway.door(), "legacy", **CAPABILITIES) as client:
+    async with gateway_over(servers) as gateway, raw_lines(gateway.get_endpoint(), "legacy", **CAPABILITIES) as client:
         calling = await client.ask("tools/call", call)
         messages: set[str] = set()
         for _ in servers:

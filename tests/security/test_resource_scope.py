@@ -89,7 +89,7 @@ async def opened(
         **how,
     )
     backend = notes()
-    async with gateway_over({"notes": backend}, config) as gateway, raw_lines(gateway.door("p"), era) as client:
+    async with gateway_over({"notes": backend}, config) as gateway, raw_lines(gateway.get_endpoint("p"), era) as client:
         yield House(client, backend, transparent)
 
 

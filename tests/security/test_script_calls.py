@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico.config import Config
-from portico.execution.sandbox.script import LANGUAGES
+from portico.scripts.sandbox.script import LANGUAGES
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
 

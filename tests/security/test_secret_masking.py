@@ -14,11 +14,11 @@ from urllib.parse import quote
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config
 from portico.config_file import load
-from portico.config_file.secret_values import Mask, secret_values
-from portico.storage.manifests import Manifests
+from portico.config_file.secret_values import SecretMask, collect_secret_values
+from portico.storage.manifests import ManifestStore
 from portico.testing import connect
 from tests.api.serving import side_door
 from tests.cli.conftest import Home
@@ -91,9 +91,9 @@ def configured(folder: Path, *args: str, **more: Any) -> Config:
 
 
 @asynccontextmanager
-async def running(config: Config) -> AsyncGenerator[Gateway]:
-    async with Gateway(config, manifests=Manifests(None)) as gateway:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+async def running(config: Config) -> AsyncGenerator[GatewayRuntime]:
+    async with GatewayRuntime(config, manifests=ManifestStore(None)) as gateway:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         yield gateway
 
 
@@ -144,7 +144,7 @@ async def test_a_large_error_result_is_masked_to_its_end(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_progress_and_log_messages_tell_clients_no_secret(tmp_path: Path, era: Any) -> None:
-    async with running(configured(tmp_path)) as gateway, raw_lines(gateway.door(), era) as client:
+    async with running(configured(tmp_path)) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
         arguments = {"name": "shop.tell", "arguments": {}}
         answer = await client.request("tools/call", {"name": "call_tool", "arguments": arguments, "_meta": meta})
@@ -170,7 +170,7 @@ async def test_a_script_is_told_no_secret_by_what_fails_in_it(tmp_path: Path) ->
 @pytest.mark.parametrize("arg", ["--broken", "--long"])
 async def test_a_server_that_does_not_start_shows_no_secret_anywhere(tmp_path: Path, arg: str) -> None:
     async with running(configured(tmp_path, arg)) as gateway, connect(gateway) as client:
-        [status] = gateway.statuses()
+        [status] = gateway.list_statuses()
         assert status.state in ("down", "quarantined")
         shows_nothing(status.reason, list(status.stderr), str(status.diagnostics))
         shows_nothing(await ask(client, "browse_tools"), await ask(client, "browse_tools", server="shop"))
@@ -212,23 +212,23 @@ def test_the_command_line_shows_no_secret_of_a_server_that_fails(home: Home, com
     ],
 )
 def test_a_secret_is_found_in_what_it_was_encoded_as(written: str) -> None:
-    masked = Mask(["p/ss wo&rd='x<"]).over(written)
+    masked = SecretMask(["p/ss wo&rd='x<"]).apply(written)
     assert "***" in masked
     assert len(written) - len(masked) >= 10, "only its ends may be left"
 
 
 def test_many_secrets_are_found_as_few_are() -> None:
     secrets = [f"secret words number {number:04}" for number in range(1_000)]
-    mask = Mask(secrets)
-    assert mask.over(f"before {secrets[7]} and {quote(secrets[999])} after") == "before *** and *** after"
-    assert mask.over("x" * 100_000 + secrets[500]) == "x" * 100_000 + "***"
+    mask = SecretMask(secrets)
+    assert mask.apply(f"before {secrets[7]} and {quote(secrets[999])} after") == "before *** and *** after"
+    assert mask.apply("x" * 100_000 + secrets[500]) == "x" * 100_000 + "***"
 
 
 def test_a_folder_that_came_from_a_variable_is_no_secret_and_a_key_file_named_as_one_is(tmp_path: Path) -> None:
     text = 'servers: {s: {command: npx, args: ["${FILES}/docs", --token, "${KEY}"]}}'
     (tmp_path / "portico.yaml").write_text(text)
     environ = {"FILES": "/srv/files", "KEY": "/not/a/path"}
-    found = secret_values(load("portico.yaml", {}, environ, cwd=tmp_path).config, environ)
+    found = collect_secret_values(load("portico.yaml", {}, environ, cwd=tmp_path).config, environ)
     assert found == {"/not/a/path"}
 
 

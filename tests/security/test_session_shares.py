@@ -9,9 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.server import entrances, sessions
-from portico.server.http import make_app, make_server
-from portico.server.slow_clients import Patience
+from portico.server import sessions
+from portico.server.http import endpoints
+from portico.server.http.app import make_app, make_server
+from portico.server.http.slow_clients import ConnectionLimits
 from portico.testing import gateway_over, serve_http
 from tests.interaction.fakes import fake
 from tests.interaction.raw import ACCEPT, LEGACY, MODERN, RawHttp, envelope, hello, result
@@ -51,7 +52,7 @@ async def is_alive(client: RawHttp) -> bool:
 
 
 async def test_an_address_that_holds_all_sessions_gives_way_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
     async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
         many = [await open_session(crowd, url) for _ in range(4)]
         for one in many:
@@ -62,8 +63,8 @@ async def test_an_address_that_holds_all_sessions_gives_way_to_another(monkeypat
 
 
 async def test_a_flood_of_sessions_ends_none_of_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(entrances, "SESSION_RESTED_S", 0.0)
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
     async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other:
         idle = await open_session(other, url)
         assert await result(idle, "ping") == {}
@@ -73,9 +74,9 @@ async def test_a_flood_of_sessions_ends_none_of_another_address(monkeypatch: pyt
 
 
 async def test_sessions_that_were_never_used_go_before_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(entrances, "SESSION_RESTED_S", 0.0)
-    monkeypatch.setattr(entrances, "SESSION_UNUSED_S", 0.0, raising=False)
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
+    monkeypatch.setattr(endpoints, "SESSION_UNUSED_S", 0.0, raising=False)
     async with served() as url, client_at(HERE) as http:
         used = await open_session(http, url)
         assert await result(used, "ping") == {}
@@ -85,8 +86,8 @@ async def test_sessions_that_were_never_used_go_before_those_in_use(monkeypatch:
 
 
 async def test_a_caller_cannot_take_every_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(entrances, "MAX_CALLER_SESSIONS", 3, raising=False)
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(endpoints, "MAX_CALLER_SESSIONS", 3, raising=False)
     async with served() as url, client_at(HERE) as crowd:
         for _ in range(3):
             await result(await open_session(crowd, url), "ping")
@@ -115,8 +116,8 @@ async def test_a_caller_cannot_take_every_session(monkeypatch: pytest.MonkeyPatc
 async def test_only_what_initialises_opens_a_session_or_ends_another(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 2)
-    monkeypatch.setattr(entrances, "SESSION_RESTED_S", 0.0)
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
     async with served() as url, client_at(HERE) as http:
         both = [await open_session(http, url), await open_session(http, url)]
         for one in both:
@@ -130,7 +131,7 @@ async def test_only_what_initialises_opens_a_session_or_ends_another(
 
 
 async def test_an_introduction_that_fails_leaves_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
     async with served() as url, client_at(HERE) as http:
         first = await open_session(http, url)
         assert await result(first, "ping") == {}
@@ -169,7 +170,7 @@ async def next_message(lines: Any) -> dict[str, Any]:
 async def test_an_address_that_holds_all_listening_streams_gives_way_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "MAX_LISTENING", 4)
+    monkeypatch.setattr(sessions, "MAX_LISTENERS", 4)
     async with served() as url, client_at(HERE) as crowd, client_at(ELSEWHERE) as other, AsyncExitStack() as open_:
         many = [await open_.enter_async_context(listen(crowd, url, number)) for number in range(4)]
         assert all("acknowledged" in first["method"] for _, first in many)
@@ -182,8 +183,8 @@ async def test_an_address_that_holds_all_listening_streams_gives_way_to_another(
 
 
 async def test_a_caller_cannot_take_every_listening_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_LISTENING", 4)
-    monkeypatch.setattr(sessions, "MAX_CALLER_LISTENING", 3, raising=False)
+    monkeypatch.setattr(sessions, "MAX_LISTENERS", 4)
+    monkeypatch.setattr(sessions, "MAX_CALLER_LISTENERS", 3, raising=False)
     async with served() as url, client_at(HERE) as crowd, AsyncExitStack() as open_:
         for number in range(3):
             _, first = await open_.enter_async_context(listen(crowd, url, number))
@@ -197,7 +198,7 @@ async def test_a_caller_cannot_take_every_listening_stream(monkeypatch: pytest.M
 
 async def test_an_address_that_opens_every_connection_leaves_some_for_others() -> None:
     async with gateway_over({"s": fake("run")}) as gateway:
-        server = make_server(make_app(gateway.doors()), HERE, 0, Patience(connections=16))
+        server = make_server(make_app(gateway.get_endpoints()), HERE, 0, ConnectionLimits(max_connections=16))
         serving = asyncio.create_task(server.serve())
         try:
             async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as held, client_at(ELSEWHERE) as other:

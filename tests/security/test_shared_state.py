@@ -156,7 +156,7 @@ async def test_a_handle_does_not_open_what_a_session_keeps_and_an_id_of_a_sessio
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_client_on_a_pipe_needs_no_handle(era: Era) -> None:
-    async with gateway_over({"office": office()}) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over({"office": office()}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         answer = await stored(client, 1)
         assert told(answer) is None
         assert found(await loaded(client)) == 1

@@ -14,11 +14,11 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from portico.config import Config
-from portico.server.http import make_app, make_server
-from portico.server.slow_clients import Patience
-from portico.server.unread_answers import Spooled, UnreadAnswers
+from portico.server.http.app import make_app, make_server
+from portico.server.http.slow_clients import ConnectionLimits
+from portico.server.http.spooled_responses import ResponseSpool, SpoolMiddleware
 from portico.testing import FakeBackend, gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import LEGACY, MODERN, call, envelope, hello, raw_http
 
@@ -37,7 +37,7 @@ def large_server() -> FakeBackend:
         await asyncio.sleep(1.2)  # longer than an answer is waited for before a stream is opened
         return text("x" * SIZE)
 
-    def read(_: Raw, __: Ask) -> Raw:
+    def read(_: Raw, __: RequestOptions) -> Raw:
         return {"contents": [{"uri": "file:///large", "mimeType": "text/plain", "text": "x" * SIZE}]}
 
     backend.on_call("large", lambda _: text("x" * SIZE))
@@ -50,13 +50,16 @@ def large_server() -> FakeBackend:
 @asynccontextmanager
 async def served(**options: Any) -> AsyncGenerator[tuple[str, int]]:
     backend = options.pop("backend", None) or large_server()
-    async with gateway_over({"s": backend}, FULL) as gateway, served_app(make_app(gateway.doors(), **options)) as port:
+    async with (
+        gateway_over({"s": backend}, FULL) as gateway,
+        served_app(make_app(gateway.get_endpoints(), **options)) as port,
+    ):
         yield f"http://{HERE}:{port}/mcp", port
 
 
 @asynccontextmanager
 async def served_app(app: Starlette) -> AsyncGenerator[int]:
-    server = make_server(app, HERE, 0, Patience())
+    server = make_server(app, HERE, 0, ConnectionLimits())
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -226,7 +229,7 @@ async def test_one_caller_leaves_unread_what_it_likes_and_another_loses_nothing(
             assert await other.read() > SIZE, "it waited longest, but holds less than the one that goes on asking"
 
 
-class NoDisk(UnreadAnswers):
+class NoDisk(ResponseSpool):
     """Nothing can wait: whoever is behind is hung up on."""
 
     def open_file(self) -> IO[bytes]:
@@ -239,7 +242,7 @@ async def test_what_a_client_reads_at_once_never_waits_on_disk() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"x" * SIZE})
 
-    application: Any = Spooled(answer, NoDisk())
+    application: Any = SpoolMiddleware(answer, NoDisk())
     async with served_app(application) as port:
         reader, writer = await asyncio.open_connection(HERE, port)
         writer.write(f"GET / HTTP/1.1\r\nhost: {HERE}\r\n\r\n".encode())
@@ -250,9 +253,9 @@ async def test_what_a_client_reads_at_once_never_waits_on_disk() -> None:
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_answer() -> None:
-    patience = Patience(send_s=2.0)
+    patience = ConnectionLimits(send_s=2.0)
     async with gateway_over({"s": large_server()}, FULL) as gateway:
-        server = make_server(make_app(gateway.doors()), HERE, 0, patience)
+        server = make_server(make_app(gateway.get_endpoints()), HERE, 0, patience)
         serving = asyncio.create_task(server.serve())
         try:
             async with asyncio.timeout(PATIENCE_S):

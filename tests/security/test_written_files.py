@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from portico.adoption.writing import env_line, write_config, write_secrets
+from portico.adoption.config_writer import render_env_line, write_config, write_secrets
 from portico.config_file import load
-from portico.config_file.placeholders import read_env_file
+from portico.config_file.placeholders import parse_env_file
 from portico.errors import ConfigError
 
 from ..adoption.test_adopt_writing import NOW
@@ -60,10 +60,10 @@ def sourced(folder: Path, text: str, name: str) -> str:
 
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)
 def test_a_shell_that_reads_the_env_file_expands_and_runs_nothing(tmp_path: Path, value: str) -> None:
-    text = "BEFORE=1\n" + env_line("SECRET", value) + "AFTER='2'\n"
+    text = "BEFORE=1\n" + render_env_line("SECRET", value) + "AFTER='2'\n"
     assert sourced(tmp_path, text, "SECRET") == value
     assert not (tmp_path / "ran").exists()
-    assert read_env_file(text) == ({"BEFORE": "1", "SECRET": value, "AFTER": "2"}, [])
+    assert parse_env_file(text) == ({"BEFORE": "1", "SECRET": value, "AFTER": "2"}, [])
 
 
 @given(
@@ -72,7 +72,7 @@ def test_a_shell_that_reads_the_env_file_expands_and_runs_nothing(tmp_path: Path
 @example("'\u2028\x85")
 @example("\"'\\")
 def test_every_text_reads_back_as_it_was_here(value: str) -> None:
-    assert read_env_file(env_line("A", value) + env_line("B", value)) == ({"A": value, "B": value}, [])
+    assert parse_env_file(render_env_line("A", value) + render_env_line("B", value)) == ({"A": value, "B": value}, [])
 
 
 def test_generated_texts_read_back_as_they_were_in_a_shell(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ def test_generated_texts_read_back_as_they_were_in_a_shell(tmp_path: Path) -> No
 
     chance = random.Random(14)
     values = ["".join(chance.choices("'\"\\$`(){}\n\r\t #=!~;&|*ab", k=chance.randrange(1, 12))) for _ in range(500)]
-    text = "".join(env_line(f"V{number}", value) for number, value in enumerate(values))
+    text = "".join(render_env_line(f"V{number}", value) for number, value in enumerate(values))
     (tmp_path / "some.env").write_bytes(text.encode())
     printed = "; ".join(f'printf "%s\\0" "$V{number}"' for number in range(len(values)))
     ended = subprocess.run(
         ["sh", "-c", f"set -a; . ./some.env; {printed}"], cwd=tmp_path, capture_output=True, timeout=60, check=True
     )
     assert ended.stdout.decode().split("\0")[:-1] == values
-    assert [*read_env_file(text)[0].values()] == values
+    assert [*parse_env_file(text)[0].values()] == values
 
 
 class Person:

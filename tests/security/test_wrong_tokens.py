@@ -10,9 +10,9 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from portico.config import Audit, Config
+from portico.config import AuditConfig, Config
 from portico.errors import ConfigError
-from portico.server.http import check_exposure
+from portico.server.http.app import check_exposure
 from portico.testing import gateway_over, serve_http
 from tests.cli.conftest import Home
 from tests.interaction.fakes import fake
@@ -105,7 +105,7 @@ async def test_who_sends_no_token_is_asked_for_one_however_often() -> None:
 
 async def test_whether_it_is_ready_tells_no_guesser_that_it_guessed_right() -> None:
     async with gateway_over({"s": fake("run")}) as gateway:
-        health = gateway.watched().readiness.health
+        health = gateway.ensure_monitoring().readiness.check_health
         async with serve_http(gateway, token=TOKEN, health=health) as url, httpx2.AsyncClient() as http:
             ready = url.replace("/mcp", "/readyz")
             for number in range(40):
@@ -117,7 +117,7 @@ async def test_whether_it_is_ready_tells_no_guesser_that_it_guessed_right() -> N
 
 async def test_wrong_tokens_are_audited_together(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
-    async with served(Config(data_dir=tmp_path, audit=Audit(file=log))) as url:
+    async with served(Config(data_dir=tmp_path, audit=AuditConfig(file=log))) as url:
         for number in range(60):
             await try_token(url, f"wrong-{number}")
         async with asyncio.timeout(PATIENCE_S):

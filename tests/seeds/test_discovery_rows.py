@@ -17,12 +17,12 @@ from mcp_types import EmbeddedResource, PromptReference, ResourceTemplateReferen
 from pydantic import TypeAdapter
 
 from benchmarks import fleet
-from portico.app import Gateway
+from portico.app import GatewayRuntime
+from portico.calls.pipeline import DEFAULT_CONTEXT
 from portico.config import BackendConfig, Config
-from portico.demo import servers
-from portico.disclosure.capability import CAPABILITY_INDEX_TOKENS
-from portico.disclosure.tokens import best_counter
-from portico.execution.call import NOBODY
+from portico.demo import make_demo_servers
+from portico.meta_tools.capability_index import CAPABILITY_INDEX_TOKENS
+from portico.rendering.token_count import get_best_counter
 from portico.testing import FakeBackend, Transport, connect, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import ask, fake, tool
@@ -37,14 +37,17 @@ TOOLS = 61
 @asynccontextmanager
 async def house(
     era: Era = "modern", transport: Transport = "memory", **more: FakeBackend
-) -> AsyncGenerator[tuple[Gateway, Client]]:
+) -> AsyncGenerator[tuple[GatewayRuntime, Client]]:
     """A client of a gateway over the demo servers and some more."""
-    async with gateway_over(more, Config(servers=servers())) as gateway, connect(gateway, transport, era) as client:
+    async with (
+        gateway_over(more, Config(servers=make_demo_servers())) as gateway,
+        connect(gateway, transport, era) as client,
+    ):
         yield gateway, client
 
 
 def tokens(text: str) -> int:
-    return best_counter().count(text)
+    return get_best_counter().count(text)
 
 
 def addresses(answer: str) -> list[str]:
@@ -67,8 +70,8 @@ async def test_a1_a_tool_is_described_in_brief_and_in_full(era: Era, transport: 
         assert "\n" not in brief
         full = await ask(client, "describe_tools", names=["units.convert_units"], detail="full")
         schema = json.loads(re.findall(r"^inputSchema: (.*)$", full, re.MULTILINE)[0])
-        assert schema == gateway.view().snapshot.tools["units.convert_units"].input_schema
-        for name in gateway.view().snapshot.tools:
+        assert schema == gateway.get_view().snapshot.tools["units.convert_units"].input_schema
+        for name in gateway.get_view().snapshot.tools:
             assert tokens(await ask(client, "describe_tools", names=[name], detail="brief")) < 300
 
 
@@ -108,7 +111,7 @@ async def test_a3_the_most_used_come_first() -> None:
         for _ in range(3):
             await ask(client, "call_tool", name="random.make_uuids")
         await ask(client, "call_tool", name="random.roll_dice")
-        await asyncio.wait_for(gateway.insight.standings.recompute(), PATIENCE)
+        await asyncio.wait_for(gateway.usage_data.standings.recompute(), PATIENCE)
         listed = addresses(await ask(client, "browse_tools", server="random"))
         assert listed[:2] == ["random.make_uuids", "random.roll_dice"]
         overview = await ask(client, "browse_tools")
@@ -197,7 +200,7 @@ async def test_a7_clients_hear_that_backends_and_tools_came(era: Era) -> None:
         async def come() -> set[str]:
             late.refuses = None
             async with asyncio.timeout(PATIENCE):
-                while not gateway.view().snapshot.servers["late"].known:
+                while not gateway.get_view().snapshot.servers["late"].is_listed:
                     await gateway.refresh(["late"])
             return {await asyncio.wait_for(heard.get(), PATIENCE) for _ in range(2)}
 
@@ -247,7 +250,7 @@ async def test_a9_the_search_tool_says_what_is_behind_it(era: Era, transport: Tr
         listed = (await client.list_tools()).tools[0]
         index = (listed.description or "").partition("Servers by category: ")[2]
         assert "utilities (" in index
-        assert all(re.search(rf"[(, ]{name}[,)]", index) for name in servers())
+        assert all(re.search(rf"[(, ]{name}[,)]", index) for name in make_demo_servers())
         assert tokens(index) <= CAPABILITY_INDEX_TOKENS
         await ask(client, "search_tools", query="dice")
         await ask(client, "call_tool", name="random.roll_dice")
@@ -279,7 +282,7 @@ async def test_c1_servers_are_listed_with_identifier_description_version_and_ins
 @pytest.mark.parametrize(("era", "transport"), ERAS)
 async def test_c2_a_server_s_tools_are_listed(era: Era, transport: Transport) -> None:
     async with house(era, transport) as (gateway, client):
-        for server, entry in gateway.view().snapshot.servers.items():
+        for server, entry in gateway.get_view().snapshot.servers.items():
             answer = await ask(client, "browse_tools", server=server)
             assert addresses(answer) == [tool.address for tool in entry.tools.values()]
 
@@ -341,9 +344,11 @@ async def test_d7_tools_have_namespaces_categories_and_tags(era: Era, transport:
 async def test_a5_a9_at_182_servers_the_first_words_stay_few_and_no_resource_is_over_its_budget(tmp_path: Path) -> None:
     config = Config(servers=TypeAdapter(dict[str, BackendConfig]).validate_python(fleet.servers(SHARED, tmp_path)))
     async with gateway_over(config=config) as gateway, connect(gateway) as client:
-        listed = (await gateway.view().handle("tools/list", {}, NOBODY, "modern"))["tools"]
+        listed = (await gateway.get_view().handle("tools/list", {}, DEFAULT_CONTEXT, "modern"))["tools"]
         seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in listed]
-        first = sum(tokens(orjson.dumps(tool).decode()) for tool in seen) + tokens(gateway.view().instructions())
+        first = sum(tokens(orjson.dumps(tool).decode()) for tool in seen) + tokens(
+            gateway.get_view().render_instructions()
+        )
         assert first <= 1_000
         assert tokens(await read(client, "portico://overview")) <= 500
         for name in ("backends", "tools", "hot", "categories", "stats", "category/cloud", "backend/digitalocean/tools"):

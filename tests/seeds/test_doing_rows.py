@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from portico.access import Caller
+from portico.calls.cache import CacheRule, ResultCache
+from portico.calls.pipeline import CallContext, CallPipeline
+from portico.calls.shape_view import call_for_shape
 from portico.catalog.tool import Tool, make_tool
-from portico.disclosure import cursor
-from portico.disclosure.tokens import count
 from portico.errors import BackendUnavailable, InvalidArguments, RemoteError, UnknownName
-from portico.events import Bus, CatalogChanged
-from portico.execution.cache import Cache, CacheRule
-from portico.execution.call import Calls, Origin
-from portico.execution.handles import Handles
-from portico.execution.learned import Shapes
-from portico.execution.looking import shape_of_call
-from portico.execution.reader import Reader
-from portico.execution.results import ResultStore
+from portico.events import CatalogChanged, EventBus
+from portico.rendering import cursor
+from portico.rendering.token_count import count_tokens
+from portico.results.handles import ResultHandles
+from portico.results.learned_shapes import LearnedShapes
+from portico.results.reader import ResultReader
+from portico.results.store import ResultStore
 from portico.storage.result_files import ResultFiles
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Era, Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.lifecycle.supervisor import Upstream
 from tests.interaction.fakes import said
 
 LIST = make_tool("github", {"name": "list_issues", "annotations": {"readOnlyHint": True}})
@@ -36,15 +36,15 @@ class House:
     """Every part of the way a result goes, over one server that counts its calls."""
 
     def __init__(self, folder: Path, answer: Raw, rule: CacheRule | None = None) -> None:
-        self.backend, self.now, bus = FakeBackend(), 0.0, Bus()
+        self.backend, self.now, bus = FakeBackend(), 0.0, EventBus()
         for name in ("list_issues", "close_issue"):
             self.backend.on_call(name, lambda arguments: answer)
         upstream = Upstream("github", self.backend, bus)
-        self.cache = Cache({"github": rule or CacheRule()}, clock=lambda: self.now)
-        self.calls = Calls({"github": upstream}, {}, bus, cache=self.cache, shapes=Shapes())
+        self.cache = ResultCache({"github": rule or CacheRule()}, clock=lambda: self.now)
+        self.calls = CallPipeline({"github": upstream}, {}, bus, cache=self.cache, shapes=LearnedShapes())
         self.store = ResultStore(ResultFiles(folder))
-        self.handles = Handles(self.store, count, cursor)
-        self.reader = Reader(self.store, count, cursor)
+        self.handles = ResultHandles(self.store, count_tokens, cursor)
+        self.reader = ResultReader(self.store, count_tokens, cursor)
 
     @property
     def asked(self) -> int:
@@ -52,8 +52,8 @@ class House:
 
     async def call(self, tool: Tool = LIST, **arguments: Any) -> Raw:
         async with asyncio.timeout(30):
-            result = await self.calls.call(tool, arguments, Origin(ME))
-            return await self.handles.fit(tool, result, ME)
+            result = await self.calls.call(tool, arguments, CallContext(ME))
+            return await self.handles.fit_to_budget(tool, result, ME)
 
 
 def texts(result: Raw) -> list[str]:
@@ -64,9 +64,9 @@ async def test_a11_a_large_output_has_a_header_under_500_tokens_and_a_uri_for_th
     house = House(tmp_path, {"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"r": ROWS}})
     answer = await house.call()
     header, preview = texts(answer)
-    assert count(header) < 500
+    assert count_tokens(header) < 500
     assert "4,000 rows. Columns: number | title | state" in header
-    assert count(header + preview) < 8_000
+    assert count_tokens(header + preview) < 8_000
     (link,) = [block for block in answer["content"] if block["type"] == "resource_link"]
     assert link["uri"].startswith("portico://result/")
     assert link["uri"] in header
@@ -75,7 +75,7 @@ async def test_a11_a_large_output_has_a_header_under_500_tokens_and_a_uri_for_th
 async def test_a11_nothing_is_cut_off_and_lost(tmp_path: Path):
     house = House(tmp_path, {"content": [{"type": "text", "text": json.dumps(ROWS)}]})
     uri = (await house.call())["content"][-1]["uri"]
-    whole = (await house.reader.resource(ME, uri))["contents"][0]["text"]
+    whole = (await house.reader.read_resource(ME, uri))["contents"][0]["text"]
     assert json.loads(whole) == ROWS
     assert await house.reader.read(ME, uri, path="[-1].title") == '"Issue 3999"'
     assert "Issue 2718" in await house.reader.read(ME, uri, grep="Issue 2718")
@@ -127,19 +127,19 @@ async def test_a12_nothing_is_kept_unless_it_is_asked_for_or_after_a_change(tmp_
 
 async def test_c4_the_structure_of_a_real_response_is_told_instead_of_the_response(tmp_path: Path):
     house = House(tmp_path, {"content": [], "structuredContent": {"issues": ROWS, "next": None}})
-    (told,) = texts(await shape_of_call(house.calls, LIST, {"state": "open"}, Origin(ME), count=count))
+    (told,) = texts(await call_for_shape(house.calls, LIST, {"state": "open"}, CallContext(ME), count=count_tokens))
     assert house.asked == 1
     assert "{issues: [4,000 × {number: integer, title: string, state: string}], next: null}" in told
     assert 'issues[0]: {"number":0,"title":"Issue 0","state":"closed"}' in told
-    assert count(told) <= 600
+    assert count_tokens(told) <= 600
 
 
 async def test_c4_a_tool_that_may_change_things_is_not_called_to_be_looked_at(tmp_path: Path):
     house = House(tmp_path, {"content": [], "structuredContent": {"ok": True}})
     with pytest.raises(InvalidArguments, match="read-only"):
-        await shape_of_call(house.calls, CLOSE, {}, Origin(ME), count=count)
+        await call_for_shape(house.calls, CLOSE, {}, CallContext(ME), count=count_tokens)
     assert house.asked == 0
-    await shape_of_call(house.calls, CLOSE, {}, Origin(ME), confirm=True, count=count)
+    await call_for_shape(house.calls, CLOSE, {}, CallContext(ME), confirm=True, count=count_tokens)
     assert house.asked == 1
 
 
@@ -249,7 +249,7 @@ async def test_e5_a_definition_that_changed_is_noticed_by_the_call_and_told_once
 async def test_e5_what_was_kept_of_the_old_definition_is_not_given_again(tmp_path: Path):
     house = House(tmp_path, {"content": []}, CacheRule(ttl_s=60))
     await house.call()
-    house.cache.heard(CatalogChanged("github", changed=("github.list_issues",)))
+    house.cache.handle_event(CatalogChanged("github", changed=("github.list_issues",)))
     assert len(house.cache) == 0
     await house.call()
     assert house.asked == 2

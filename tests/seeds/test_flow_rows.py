@@ -6,8 +6,8 @@ import pytest
 from mcp.client import Client
 
 from portico.config import Config
-from portico.demo import servers
-from portico.disclosure.tokens import best_counter
+from portico.demo import make_demo_servers
+from portico.rendering.token_count import get_best_counter
 from portico.testing import connect, gateway_over
 from tests.interaction.fakes import ask
 
@@ -19,14 +19,14 @@ QUESTIONS = (
 
 
 def tokens(text: str) -> int:
-    return best_counter().count(text)
+    return get_best_counter().count(text)
 
 
 @pytest.mark.parametrize(("question", "name", "arguments"), QUESTIONS)
 async def test_a14_a_discovery_flow_costs_less_than_4_000_tokens(
     question: str, name: str, arguments: dict[str, object]
 ) -> None:
-    async with gateway_over(config=Config(servers=servers())) as gateway, connect(gateway) as client:
+    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
         listed = tokens("".join(tool.model_dump_json() for tool in (await client.list_tools()).tools))
         found = await ask(client, "search_tools", query=question)
         assert name in found
@@ -36,9 +36,9 @@ async def test_a14_a_discovery_flow_costs_less_than_4_000_tokens(
 
 
 async def test_a14_every_tool_is_still_reachable() -> None:
-    async with gateway_over(config=Config(servers=servers())) as gateway, connect(gateway) as client:
+    async with gateway_over(config=Config(servers=make_demo_servers())) as gateway, connect(gateway) as client:
         tools = gateway.catalog.snapshot.tools
-        browsed = [name for server in servers() for name in await _browsed(client, server)]
+        browsed = [name for server in make_demo_servers() for name in await _browsed(client, server)]
         assert sorted(browsed) == sorted(tools)
         for name in tools:
             assert (await ask(client, "describe_tools", names=[name])).startswith(name)

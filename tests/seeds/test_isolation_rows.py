@@ -25,7 +25,7 @@ async def test_c7_each_client_has_its_own_state_in_the_server(era: Era) -> None:
         async def count(client: RawClient, **more: Any) -> Any:
             return await call(client, "call_tool", name="own.count", **more)
 
-        async with raw_lines(gateway.door(), era) as one, raw_lines(gateway.door(), era) as two:
+        async with raw_lines(gateway.get_endpoint(), era) as one, raw_lines(gateway.get_endpoint(), era) as two:
             assert [counted(await count(client)) for client in (one, one, two, one)] == [1, 2, 1, 3]
         async with serve_http(gateway) as url, raw_http(url, era) as one, raw_http(url, era) as two:
             if era == "legacy":
@@ -41,8 +41,8 @@ async def test_c7_a_shared_server_has_one_state_for_all() -> None:
     server = BackendConfig(command=command, args=tuple(arguments), protocol="legacy")
     async with (
         gateway_over(config=Config(servers={"all": server})) as gateway,
-        raw_lines(gateway.door(), "legacy") as one,
-        raw_lines(gateway.door(), "modern") as two,
+        raw_lines(gateway.get_endpoint(), "legacy") as one,
+        raw_lines(gateway.get_endpoint(), "modern") as two,
     ):
         answers = [await call(client, "call_tool", name="all.count") for client in (one, two, one)]
     assert [counted(answer) for answer in answers] == [1, 2, 3]
@@ -71,7 +71,7 @@ async def test_e2_each_exposure_lists_its_own_and_a_query_what_serves_it(
     exposure: Exposure, listed: list[str], queried: list[str]
 ) -> None:
     config = Config(exposure=exposure, intent="send an e-mail", top_k=1)
-    async with gateway_over(offices(), config) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over(offices(), config) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
 
         async def names(**params: str) -> set[str]:
             found = await result(client, "tools/list", dict(params))

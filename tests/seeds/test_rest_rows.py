@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 
 from portico.config import Config
-from portico.disclosure.tokens import best_counter
+from portico.rendering.token_count import get_best_counter
 from tests.api.serving import V1, Side, backend, many, side_door
 from tests.interaction.fakes import tool
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
 FLEET = SHARED / "fleet" / "servers.jsonl.gz"
-COUNT = best_counter().count
+COUNT = get_best_counter().count
 MADE_UP = {
     "serena": [
         tool("find_symbol", "Static analysis: find code symbols by name pattern.", name_path_pattern="string"),
@@ -94,7 +94,7 @@ async def test_b2_the_four_endpoints_answer_with_their_tiers(side: Side):
         assert page["tools"][0]["tool"] == card["popular_tools"][0]
     server, _, name = hot[0]["tool"].partition(".")
     whole = await side.get(f"{V1}/tools/{server}/{_segment(name)}", max_tokens=100_000)
-    assert whole["input_schema"] == snapshot.tool(hot[0]["tool"]).definition["inputSchema"]
+    assert whole["input_schema"] == snapshot.resolve_tool(hot[0]["tool"]).definition["inputSchema"]
     assert {"schema", "usage", "category"} <= whole.keys()
 
 
@@ -115,12 +115,14 @@ async def test_b4_lists_are_loaded_until_the_budget_is_spent_and_go_on_where_it_
 async def test_b5_quick_tools_of_a_kind_are_found_in_one_request(side: Side):
     snapshot = side.gateway.catalog.snapshot
     servers = {name: entry for name, entry in snapshot.servers.items() if entry.tools}
-    kinds = {name: snapshot.category(f"{name}.{next(iter(entry.tools))}") for name, entry in servers.items()}
+    kinds = {name: snapshot.get_category(f"{name}.{next(iter(entry.tools))}") for name, entry in servers.items()}
     server, kind, (quick, slow) = next(
         (name, kind, alike[:2])
         for name, kind in kinds.items()
         if len(
-            alike := [one for one in snapshot.servers[name].tools.values() if snapshot.category(one.address) == kind]
+            alike := [
+                one for one in snapshot.servers[name].tools.values() if snapshot.get_category(one.address) == kind
+            ]
         )
         > 1
     )

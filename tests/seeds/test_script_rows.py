@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from portico.catalog.address import identifiers
+from portico.catalog.address import assign_identifiers
 from portico.observability import tracing
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Raw
@@ -89,7 +89,7 @@ async def test_c5_the_printed_usage_is_lua_and_says_which_values_are_still_to_be
 
 def test_c6_names_become_identifiers_as_printed():
     printed = {"data-server": "data_server", "my.api": "my_api", "123numbers": "_123numbers", "while": "_while"}
-    assert {name: word for word, name in identifiers(printed).items()} == printed
+    assert {name: word for word, name in assign_identifiers(printed).items()} == printed
 
 
 async def test_c6_scripts_know_servers_and_tools_by_their_identifiers():

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config, LearningConfig
-from portico.disclosure.standings import Standings
-from portico.disclosure.tiers import tier_of, tier_score
-from portico.observability import keeper
-from portico.observability.statistics import UNUSED, Statistics
 from portico.storage.rows import Retention
 from portico.testing import FakeBackend, connect, gateway_over
+from portico.usage import recorder
+from portico.usage.standings import Standings
+from portico.usage.statistics import UNUSED, Statistics
+from portico.usage.tiers import compute_tier_score, to_tier
 from tests.interaction.fakes import ask, text, tool
 from tests.observability.house import DAY, House, soon, until
 
@@ -28,7 +28,7 @@ TOOLS = [
 
 
 @asynccontextmanager
-async def house(*servers: str) -> AsyncGenerator[tuple[Gateway, Client]]:
+async def house(*servers: str) -> AsyncGenerator[tuple[GatewayRuntime, Client]]:
     """A gateway that learns nothing of its callers: only everybody's use changes an order."""
     backends = {name: FakeBackend(TOOLS) for name in servers or ("post",)}
     for backend in backends.values():
@@ -38,7 +38,7 @@ async def house(*servers: str) -> AsyncGenerator[tuple[Gateway, Client]]:
         gateway_over(backends, Config(learning=LearningConfig(scope="off"))) as gateway,
         connect(gateway) as client,
     ):
-        if (encoding := gateway.catalog.encode()) is not None:
+        if (encoding := gateway.catalog.start_encoding()) is not None:
             await soon(encoding)
         yield gateway, client
 
@@ -48,17 +48,17 @@ async def shown(client: Client, name: str, **arguments: str) -> list[str]:
     return re.findall(r"^(\w+\.\w+)\(", await ask(client, name, **arguments), re.MULTILINE)
 
 
-async def use(gateway: Gateway, client: Client, name: str, times: int = 5) -> None:
+async def use(gateway: GatewayRuntime, client: Client, name: str, times: int = 5) -> None:
     for _ in range(times):
         await client.call_tool("call_tool", {"name": name})
-    await soon(gateway.insight.standings.recompute())
+    await soon(gateway.usage_data.standings.recompute())
 
 
 async def test_a10_calls_are_counted() -> None:
     async with house() as (gateway, client):
         await use(gateway, client, "post.weather", 3)
-        assert gateway.insight.usage.statistics("post.weather").calls == 3
-        assert gateway.insight.usage.statistics("post.notify_a").calls == 0
+        assert gateway.usage_data.tool_usage.get_statistics("post.weather").calls == 3
+        assert gateway.usage_data.tool_usage.get_statistics("post.notify_a").calls == 0
 
 
 async def test_a10_of_two_equal_tools_the_used_one_comes_first_in_search() -> None:
@@ -90,47 +90,51 @@ async def test_a10_a_popular_tool_does_not_come_before_one_that_fits_better() ->
 
 
 def test_b3_the_score_is_of_popularity_reliability_speed_and_recency() -> None:
-    known = Statistics(calls=5_000, successes=4_500, mean_ms=250, week=10, month=40)
-    assert tier_score(known) == pytest.approx(0.4 * 0.5 + 0.3 * 0.9 + 0.2 * 0.75 + 0.1 * 0.25, abs=0.006)
-    assert tier_score(UNUSED) == 0
+    known = Statistics(calls=5_000, successes=4_500, mean_ms=250, calls_7d=10, calls_30d=40)
+    assert compute_tier_score(known) == pytest.approx(0.4 * 0.5 + 0.3 * 0.9 + 0.2 * 0.75 + 0.1 * 0.25, abs=0.006)
+    assert compute_tier_score(UNUSED) == 0
 
 
 def test_b3_the_thresholds_make_four_tiers() -> None:
-    assert [tier_of(score) for score in (0.8, 0.6, 0.3, 0.29)] == ["hot", "warm", "standard", "cold"]
+    assert [to_tier(score) for score in (0.8, 0.6, 0.3, 0.29)] == ["hot", "warm", "standard", "cold"]
 
 
 def test_b3_without_history_a_tool_is_not_recent() -> None:
-    with_history = Statistics(calls=100, successes=100, week=1, month=1)
-    assert tier_score(with_history) - tier_score(Statistics(calls=100, successes=100)) == pytest.approx(0.1)
+    with_history = Statistics(calls=100, successes=100, calls_7d=1, calls_30d=1)
+    assert compute_tier_score(with_history) - compute_tier_score(Statistics(calls=100, successes=100)) == pytest.approx(
+        0.1
+    )
 
 
 async def test_b3_the_running_gateway_computes_tiers_daily(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "READ_EVERY_S", 0.02)
+    monkeypatch.setattr(recorder, "READ_INTERVAL_S", 0.02)
     house = House()
     standings = Standings(house.usage, house.record, clock=lambda: house.now)
-    running = keeper.Keeper(house.record, house.bus, house.usage, house.ledger, Retention(), chores=(standings.tend,))
+    running = recorder.UsageRecorder(
+        house.record, house.bus, house.usage, house.ledger, Retention(), maintenance_tasks=(standings.maintain,)
+    )
     running.start()
     house.call(ms=1)
     await until(lambda: standings.computed_at == house.now)
-    assert standings.scores["mail.send"].score == 0.6
+    assert standings.by_address["mail.send"].score == 0.6
     house.now += 20 * DAY
     await until(lambda: standings.computed_at == house.now)
-    assert standings.scores["mail.send"].score == 0.5
-    assert await soon(house.record.tiers()) != (0.0, [])
+    assert standings.by_address["mail.send"].score == 0.5
+    assert await soon(house.record.load_tiers()) != (0.0, [])
     await soon(running.close())
 
 
 async def test_b3_a_gateway_that_was_used_has_tiers() -> None:
     async with house() as (gateway, client):
         await use(gateway, client, "post.weather")
-        assert gateway.insight.standings.scores["post.weather"].tier in ("warm", "standard")
+        assert gateway.usage_data.standings.by_address["post.weather"].tier in ("warm", "standard")
 
 
 async def test_b6_latency_p95_success_rate_and_invocations_are_in_the_answers() -> None:
     async with house() as (gateway, client):
         await use(gateway, client, "post.weather", 4)
         told = await ask(client, "describe_tools", names=["post.weather"], detail="full")
-        known = gateway.insight.usage.statistics("post.weather")
+        known = gateway.usage_data.tool_usage.get_statistics("post.weather")
     assert (known.calls, known.successes, known.success_rate) == (4, 4, 1.0)
     assert 0 < known.p50_ms <= known.p95_ms
     for word in ("calls", "success_rate", "p50_ms", "p95_ms", "last_used", "calls_7d", "calls_30d"):
@@ -143,5 +147,5 @@ async def test_b6_a_call_that_fails_lowers_the_success_rate_and_one_that_is_refu
     async with gateway_over({"math": backend}) as gateway, connect(gateway) as client:
         for a in (1, 2, "three"):
             await client.call_tool("call_tool", {"name": "math.add", "arguments": {"a": a}})
-        known = gateway.insight.usage.statistics("math.add")
+        known = gateway.usage_data.tool_usage.get_statistics("math.add")
     assert (known.calls, known.successes) == (2, 1)

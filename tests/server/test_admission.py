@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from portico.app import Gateway
-from portico.config.limits import Limits
-from portico.server.admission import Admission, needed
+from portico.app import GatewayRuntime
+from portico.config.limits import LimitsConfig
+from portico.server.requests.admission import AdmissionControl, classify_request
 from portico.testing import FakeBackend, gateway_over, serve_http
 from portico.upstream.backend import Era, Raw
 from tests.interaction.fakes import fake, text
@@ -41,11 +41,11 @@ class Slow:
 
 
 @asynccontextmanager
-async def busy(**limits: Any) -> AsyncGenerator[tuple[Gateway, Slow, Admission]]:
-    slow, admission = Slow(), Admission(Limits(**limits))
+async def busy(**limits: Any) -> AsyncGenerator[tuple[GatewayRuntime, Slow, AdmissionControl]]:
+    slow, admission = Slow(), AdmissionControl(LimitsConfig(**limits))
     async with gateway_over({"s": slow.backend}) as gateway:
-        gateway.door().admission = admission
-        await gateway.listed()
+        gateway.get_endpoint().admission = admission
+        await gateway.wait_until_listed()
         yield gateway, slow, admission
 
 
@@ -78,7 +78,7 @@ async def test_who_is_too_many_is_told_at_once_when_to_come_again(era: Era) -> N
         first = waiting(client, 1)
         await until(lambda: slow.begun)
         second = waiting(client, 2)
-        await until(lambda: admission.turns.waiting == 1)
+        await until(lambda: admission.limiter.waiting == 1)
         refused = (await asyncio.wait_for(call(client, "call_tool", name="s.quick"), PATIENCE_S))["result"]
         assert refused["isError"]
         about = refused["_meta"]["portico/error"]
@@ -95,11 +95,11 @@ async def test_who_is_too_many_is_told_at_once_when_to_come_again(era: Era) -> N
         answers = [await asyncio.wait_for(one, PATIENCE_S) for one in (first, second)]
         assert [one["result"]["content"][0]["text"] for one in answers] == ["1 waited", "2 waited"]
         assert (await call(client, "call_tool", name="s.quick"))["result"]["content"][0]["text"] == "quick ran"
-        assert (admission.turns.running, admission.turns.waiting, admission.turned_away) == (0, 0, 2)
+        assert (admission.limiter.running, admission.limiter.waiting, admission.rejected_count) == (0, 0, 2)
 
 
 async def test_looking_around_is_never_held_up_by_calls() -> None:
-    async with busy(requests=1, waiting=0) as (gateway, slow, _), raw_lines(gateway.door(), "legacy") as client:
+    async with busy(requests=1, waiting=0) as (gateway, slow, _), raw_lines(gateway.get_endpoint(), "legacy") as client:
         await client.ask("tools/call", wait(1))
         await until(lambda: slow.begun)
         async with asyncio.timeout(PATIENCE_S):
@@ -125,7 +125,7 @@ async def test_one_client_s_flood_keeps_no_other_from_its_turn() -> None:
         flood = await stack.enter_async_context(raw_http(url, "legacy"))
         other = await stack.enter_async_context(raw_http(url, "legacy"))
         many = [waiting(flood, number) for number in range(12)]
-        await until(lambda: admission.turns.waiting == 10)
+        await until(lambda: admission.limiter.waiting == 10)
         assert len(slow.begun) == 2, "a client's own limit is below that of all"
         answer = await asyncio.wait_for(call(other, "call_tool", name="s.quick"), PATIENCE_S)
         assert answer["result"]["content"][0]["text"] == "quick ran"
@@ -139,7 +139,7 @@ async def test_one_client_s_flood_keeps_no_other_from_its_turn() -> None:
 async def test_who_goes_while_it_waits_leaves_the_line_and_its_call_is_never_begun(era: Era) -> None:
     async with (
         busy(requests=1) as (gateway, slow, admission),
-        raw_lines(gateway.door(), era) as client,
+        raw_lines(gateway.get_endpoint(), era) as client,
     ):
         ids = [
             await client.ask(
@@ -147,14 +147,14 @@ async def test_who_goes_while_it_waits_leaves_the_line_and_its_call_is_never_beg
             )
             for n in (1, 2, 3)
         ]
-        await until(lambda: admission.turns.waiting == 2)
+        await until(lambda: admission.limiter.waiting == 2)
         await client.write(cancelling(ids[1]))
-        await until(lambda: admission.turns.waiting == 1)
+        await until(lambda: admission.limiter.waiting == 1)
         await client.write(cancelling(ids[0]))
         await until(lambda: slow.cancelled == ["1"])
         await until(lambda: slow.begun == ["1", "3"])
         slow.free.set()
-        await until(lambda: admission.turns.running == 0)
+        await until(lambda: admission.limiter.running == 0)
 
 
 async def test_a_client_that_hangs_up_while_it_waits_over_http_is_gone() -> None:
@@ -166,16 +166,19 @@ async def test_a_client_that_hangs_up_while_it_waits_over_http_is_gone() -> None
         first = waiting(client, 1)
         await until(lambda: slow.begun)
         second = waiting(client, 2)
-        await until(lambda: admission.turns.waiting == 1)
+        await until(lambda: admission.limiter.waiting == 1)
         second.cancel()
-        await until(lambda: admission.turns.waiting == 0)
+        await until(lambda: admission.limiter.waiting == 0)
         slow.free.set()
         assert (await asyncio.wait_for(first, PATIENCE_S))["result"]["content"][0]["text"] == "1 waited"
         assert slow.begun == ["1"]
 
 
 async def test_who_gets_no_turn_in_time_is_turned_away() -> None:
-    async with busy(requests=1, wait_s=0.05) as (gateway, slow, _), raw_lines(gateway.door(), "legacy") as client:
+    async with (
+        busy(requests=1, wait_s=0.05) as (gateway, slow, _),
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+    ):
         await client.ask("tools/call", wait(1))
         await until(lambda: slow.begun)
         refused = await asyncio.wait_for(call(client, "call_tool", name="s.quick"), PATIENCE_S)
@@ -186,8 +189,8 @@ async def test_who_gets_no_turn_in_time_is_turned_away() -> None:
 async def test_a_client_s_rate_counts_searches_too() -> None:
     async with (
         busy(caller_rate_per_s=0.01, caller_burst=3) as (gateway, _, _admission),
-        raw_lines(gateway.door(), "legacy") as client,
-        raw_lines(gateway.door(), "legacy") as other,
+        raw_lines(gateway.get_endpoint(), "legacy") as client,
+        raw_lines(gateway.get_endpoint(), "legacy") as other,
     ):
         kinds = [
             (await call(client, "search_tools", query="wait"))["result"].get("_meta", {}).get("portico/error", {})
@@ -212,4 +215,4 @@ async def test_a_client_s_rate_counts_searches_too() -> None:
     ],
 )
 def test_only_what_may_take_long_needs_a_place(method: str, tool: str, need: str) -> None:
-    assert needed(method, tool) == need
+    assert classify_request(method, tool) == need

@@ -6,25 +6,25 @@ from typing import Any
 import httpx2
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import Config, Profile
-from portico.server.http import make_app, make_server
+from portico.server.http.app import make_app, make_server
 from portico.testing import FakeBackend, gateway_over
 
 PATIENCE_S = 30.0
 TOOL = {"name": "run", "description": "Run.", "inputSchema": {"type": "object"}}
 
 
-def profiles(gateway: Gateway, *names: str) -> Config:
+def profiles(gateway: GatewayRuntime, *names: str) -> Config:
     return gateway.config.model_copy(update={"profiles": {name: Profile(exposure="full") for name in names}})
 
 
 class Served:
     """A gateway on a free port, with its application at hand."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayRuntime) -> None:
         self.gateway = gateway
-        self.app = make_app(gateway.doors())
+        self.app = make_app(gateway.get_endpoints())
         self._server = make_server(self.app, "127.0.0.1", 0)
 
     async def __aenter__(self) -> "Served":
@@ -42,7 +42,7 @@ class Served:
 
     async def show(self, *names: str) -> None:
         await self.gateway.apply(profiles(self.gateway, *names))
-        await self.app.state.entrances.show(self.gateway.doors())
+        await self.app.state.entrances.show(self.gateway.get_endpoints())
 
 
 async def test_a_profile_that_comes_is_served_and_one_that_goes_says_what_there_is() -> None:
@@ -93,4 +93,4 @@ async def test_doors_that_come_and_go_leave_nothing_behind() -> None:
             await served.show("one")
             await served.show()
         assert len(asyncio.all_tasks()) <= before + 1
-        assert set(gateway.doors()) == {""}
+        assert set(gateway.get_endpoints()) == {""}

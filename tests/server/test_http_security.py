@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from portico.config import Config, Profile
-from portico.config import Gateway as GatewayConfig
+from portico.config import GatewayConfig as GatewayConfig
 from portico.errors import ConfigError
-from portico.server.http import check_exposure, is_loopback
+from portico.server.http.app import check_exposure, is_loopback
 from portico.testing import gateway_over, serve_http
 from portico.upstream.backend import Era
 from tests.interaction.fakes import fake
@@ -260,9 +260,9 @@ async def test_a_host_or_origin_that_can_be_read_in_two_ways_is_refused(era: Era
 async def watched(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, str]]:
     """As `served`, with all that `portico serve` answers beside the doors."""
     async with gateway_over({"s": fake("run")}, CONFIG) as gateway:
-        found = gateway.watched()
+        found = gateway.ensure_monitoring()
         async with (
-            serve_http(gateway, metrics=lambda: found.metrics, health=found.readiness.health, **options) as url,
+            serve_http(gateway, metrics=lambda: found.metrics, health=found.readiness.check_health, **options) as url,
             httpx2.AsyncClient(timeout=20) as http,
         ):
             yield http, url.removesuffix("/mcp")

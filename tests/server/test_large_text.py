@@ -4,8 +4,8 @@ import pytest
 
 from portico.config import Config
 from portico.testing import FakeBackend, gateway_over, serve_http
-from portico.upstream.backend import Ask, Era, Raw
-from portico.upstream.envelope import LOG_LEVEL_KEY
+from portico.upstream.backend import Era, Raw, RequestOptions
+from portico.upstream.protocol.envelope import LOG_LEVEL_KEY
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import call, raw_http, result
 
@@ -22,7 +22,7 @@ def contents() -> list[Raw]:
 def server() -> FakeBackend:
     backend = fake("talks", "half")
 
-    async def talks(params: Raw, how: Ask) -> Raw:
+    async def talks(params: Raw, how: RequestOptions) -> Raw:
         if params["name"] == "half":
             return text("cut \ud83d" + LONG)
         assert how.relay is not None

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from portico.server.late import Late
+from portico.server.http.lazy_app import LazyApp
 
 
 def client(app: ASGIApp) -> httpx2.AsyncClient:
@@ -22,7 +22,7 @@ async def test_it_is_made_once_however_many_come_first_and_not_before() -> None:
         made.append(threading.current_thread().name)
         return PlainTextResponse("here")
 
-    late = Late(make)
+    late = LazyApp(make)
     assert made == []
     async with client(late) as asking:
         answers = await asyncio.gather(*(asking.get("/") for _ in range(5)))
@@ -40,7 +40,7 @@ async def test_what_could_not_be_made_is_tried_again() -> None:
             raise ImportError("not now")
         return PlainTextResponse("here")
 
-    async with client(Late(make)) as asking:
+    async with client(LazyApp(make)) as asking:
         with pytest.raises(ImportError):
             await asking.get("/")
         assert (await asking.get("/")).text == "here"

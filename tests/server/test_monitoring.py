@@ -11,13 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
-from portico.app import Gateway
-from portico.app.measured import sources
+from portico.app import GatewayRuntime
+from portico.app.monitoring import make_metric_sources
 from portico.config import Config
 from portico.errors import BackendUnavailable
 from portico.observability.metrics import Metrics
-from portico.server.http import make_app
-from portico.server.monitoring import Check, Health, Phase, monitoring_routes
+from portico.server.http.app import make_app
+from portico.server.http.monitoring import GatewayHealth, Phase, ReadinessCheck, monitoring_routes
 from portico.testing import connect, gateway_over
 from portico.upstream.backend import Raw
 from tests.interaction.fakes import ask, fake, text, tool
@@ -28,19 +28,19 @@ EVIL = 'evil"} 1\nportico_forged{x="'
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def measured(gateway: Gateway) -> Metrics:
+def measured(gateway: GatewayRuntime) -> Metrics:
     """Metrics of a gateway, as it makes its own."""
     return Metrics(
         gateway.bus,
-        sources(
+        make_metric_sources(
             gateway.upstreams,
             gateway.catalog,
-            ledger=gateway.insight.ledger,
+            ledger=gateway.usage_data.ledger,
             cache=gateway._pipeline.cache,  # pyright: ignore[reportPrivateUsage]
-            results=gateway._large.store,  # pyright: ignore[reportPrivateUsage]
-            means=gateway._means,  # pyright: ignore[reportPrivateUsage]
-            record=gateway.record,
-            doors=lambda: gateway.doors().values(),
+            results=gateway._result_services.store,  # pyright: ignore[reportPrivateUsage]
+            runtimes=gateway._runtimes,  # pyright: ignore[reportPrivateUsage]
+            store=gateway.store,
+            get_endpoints=lambda: gateway.get_endpoints().values(),
         ),
     )
 
@@ -49,7 +49,7 @@ def measured(gateway: Gateway) -> Metrics:
 class Watched:
     """A gateway, its application, and a platform that asks it."""
 
-    gateway: Gateway
+    gateway: GatewayRuntime
     http: httpx2.AsyncClient
 
     async def scraped(self) -> Samples:
@@ -70,8 +70,8 @@ class Watched:
 async def watched(backends: Mapping[str, Any], config: Config | None = None) -> AsyncGenerator[Watched]:
     async with gateway_over(backends, config) as gateway:
         metrics = measured(gateway)
-        app = make_app(gateway.doors())
-        app.router.routes += monitoring_routes(lambda: metrics, lambda: Health("serving"))
+        app = make_app(gateway.get_endpoints())
+        app.router.routes += monitoring_routes(lambda: metrics, lambda: GatewayHealth("serving"))
         async with client(app) as http:
             yield Watched(gateway, http)
 
@@ -80,7 +80,7 @@ def client(app: Starlette) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=BASE)
 
 
-async def asked(health: Health, path: str = "/readyz", **options: Any) -> httpx2.Response:
+async def asked(health: GatewayHealth, path: str = "/readyz", **options: Any) -> httpx2.Response:
     async with client(Starlette(routes=monitoring_routes(None, lambda: health, **options))) as http:
         return await http.get(path)
 
@@ -166,12 +166,12 @@ async def test_scrapes_at_the_same_time_are_all_answered() -> None:
 
 
 async def test_metrics_are_not_there_where_they_are_switched_off() -> None:
-    assert (await asked(Health("serving"), "/metrics")).status_code == 404
+    assert (await asked(GatewayHealth("serving"), "/metrics")).status_code == 404
 
 
 @pytest.mark.parametrize("phase", ["starting", "serving", "draining"])
 async def test_whoever_lives_says_so_whatever_else_is_wrong(phase: Phase) -> None:
-    reply = await asked(Health(phase, (Check("disk", False, "it is full"),)), "/healthz")
+    reply = await asked(GatewayHealth(phase, (ReadinessCheck("disk", False, "it is full"),)), "/healthz")
     assert (reply.status_code, reply.text) == (200, "ok\n")
     assert reply.headers["cache-control"] == "no-store"
 
@@ -179,16 +179,23 @@ async def test_whoever_lives_says_so_whatever_else_is_wrong(phase: Phase) -> Non
 @pytest.mark.parametrize(
     ("health", "ready"),
     [
-        (Health("starting"), False),
-        (Health("serving"), True),
-        (Health("draining"), False),
-        (Health("serving", (Check("record", True), Check("disk", True))), True),
-        (Health("serving", (Check("record", True), Check("disk", False))), False),
-        (Health("serving", (Check("record", True), Check("servers", False, required=False))), True),
-        (Health("starting", (Check("record", True),)), False),
+        (GatewayHealth("starting"), False),
+        (GatewayHealth("serving"), True),
+        (GatewayHealth("draining"), False),
+        (GatewayHealth("serving", (ReadinessCheck("record", True), ReadinessCheck("disk", True))), True),
+        (GatewayHealth("serving", (ReadinessCheck("record", True), ReadinessCheck("disk", False))), False),
+        (
+            GatewayHealth(
+                "serving", (ReadinessCheck("record", True), ReadinessCheck("servers", False, required=False))
+            ),
+            True,
+        ),
+        (GatewayHealth("starting", (ReadinessCheck("record", True),)), False),
     ],
 )
-async def test_work_may_be_sent_while_it_serves_and_nothing_it_needs_is_broken(health: Health, ready: bool) -> None:
+async def test_work_may_be_sent_while_it_serves_and_nothing_it_needs_is_broken(
+    health: GatewayHealth, ready: bool
+) -> None:
     reply = await asked(health)
     assert reply.status_code == (200 if ready else 503)
     assert reply.json()["ready"] is ready
@@ -196,8 +203,9 @@ async def test_work_may_be_sent_while_it_serves_and_nothing_it_needs_is_broken(h
 
 
 async def test_checks_are_shown_to_whoever_is_trusted_alone() -> None:
-    health = Health(
-        "serving", (Check("record", False, "no route to the database", required=False), Check("disk", True))
+    health = GatewayHealth(
+        "serving",
+        (ReadinessCheck("record", False, "no route to the database", required=False), ReadinessCheck("disk", True)),
     )
     trusted = await asked(health)
     assert trusted.json() == {
@@ -227,8 +235,8 @@ async def test_each_path_has_its_own_guard() -> None:
     routes = monitoring_routes(
         lambda: pytest.fail("it was let in"),
         lambda: pytest.fail("it was let in"),
-        guarded=refusing(401),
-        addressed=refusing(421),
+        with_auth=refusing(401),
+        with_host_check=refusing(421),
     )
     async with client(Starlette(routes=routes)) as http:
         found = {path: (await http.get(path)).status_code for path in ("/metrics", "/healthz", "/readyz")}

@@ -9,10 +9,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 from portico.errors import RemoteError
-from portico.server.passable import MAX_DEPTH, passable
-from portico.server.stdio import over_pipes
+from portico.server.requests.wire_json import MAX_DEPTH, ensure_encodable
+from portico.server.stdio import open_pipe_streams
 from portico.testing import gateway_over, serve_http
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import RawClient, call, raw_http, raw_lines
 
@@ -27,7 +27,7 @@ def nested(levels: int) -> Any:
 
 
 def server() -> Any:
-    async def deep(params: Raw, how: Ask) -> Raw:
+    async def deep(params: Raw, how: RequestOptions) -> Raw:
         if params["name"] == "log" and how.relay is not None:
             await how.relay.notify("notifications/message", {"level": "error", "data": nested(DEEP)})
         if params["name"] == "error":
@@ -61,25 +61,25 @@ async def test_what_cannot_be_written_to_http_is_answered(era: Era) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_cannot_be_written_to_stdout_is_answered(era: Era) -> None:
-    async with gateway_over({"s": server()}) as gateway, raw_lines(gateway.door(), era) as client:
+    async with gateway_over({"s": server()}) as gateway, raw_lines(gateway.get_endpoint(), era) as client:
         await check(client)
 
 
 def test_only_what_cannot_be_carried_is_touched() -> None:
     ordinary = {"a": [1, 2**70, "é", None, {"b": 1.5}]}
-    assert passable(ordinary, escaped=True) is ordinary
-    assert passable(ordinary, escaped=False) == ordinary
-    assert passable({"a": "x\ud800y"}, escaped=False) == {"a": "x�y"}
-    assert passable(nested(MAX_DEPTH), escaped=True) is not None
+    assert ensure_encodable(ordinary, allow_surrogates=True) is ordinary
+    assert ensure_encodable(ordinary, allow_surrogates=False) == ordinary
+    assert ensure_encodable({"a": "x\ud800y"}, allow_surrogates=False) == {"a": "x�y"}
+    assert ensure_encodable(nested(MAX_DEPTH), allow_surrogates=True) is not None
     with pytest.raises(RemoteError):
-        passable(nested(DEEP), escaped=True)
+        ensure_encodable(nested(DEEP), allow_surrogates=True)
 
 
 async def test_the_writer_outlives_what_it_cannot_write() -> None:
     (wire_in, theirs_out), (theirs_in, wire_out) = os.pipe(), os.pipe()
     deep = {"a": nested(DEEP)}
     with os.fdopen(theirs_out, "wb", 0), os.fdopen(theirs_in, "rb") as heard:
-        async with over_pipes(os.fdopen(wire_in, "rb", 0), os.fdopen(wire_out, "wb", 0)) as (_, sending):
+        async with open_pipe_streams(os.fdopen(wire_in, "rb", 0), os.fdopen(wire_out, "wb", 0)) as (_, sending):
             await sending.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="n", params=deep)))
             await sending.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=7, result=deep)))
             await sending.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=8, result={})))

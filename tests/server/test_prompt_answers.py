@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.server import prompt_answers
+from portico.server.http import json_first_transport
 from portico.testing import gateway_over, serve_http
-from portico.upstream.backend import Ask, Raw
+from portico.upstream.backend import Raw, RequestOptions
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import RawHttp, messages, raw_http
 
@@ -23,7 +23,7 @@ async def visiting(
 ) -> AsyncGenerator[RawHttp]:
     """A client of a gateway whose tool reports so often, and waits until it may go."""
 
-    async def run(given: Raw, how: Ask) -> Raw:
+    async def run(given: Raw, how: RequestOptions) -> Raw:
         if begun is not None:
             begun.set()
         for step in range(progress):
@@ -68,7 +68,7 @@ async def test_what_is_said_before_the_answer_comes_on_a_stream_in_order() -> No
 
 
 async def test_an_answer_that_takes_a_while_comes_on_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_answers, "STREAM_AFTER_S", 0.01)
+    monkeypatch.setattr(json_first_transport, "STREAM_AFTER_S", 0.01)
     go = asyncio.Event()
     async with visiting(go) as client, asyncio.timeout(PATIENCE_S):
         given = client._headers  # pyright: ignore[reportPrivateUsage]

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from portico.server.questions import askable, lacking, refused, undeclared, worded
+from portico.server.requests.elicitation import (
+    adapt_params,
+    filter_elicitable,
+    find_missing_capability,
+    make_missing_capability_error,
+    make_unsupported_error,
+)
 
 URL = {"mode": "url", "url": "https://example.org", "message": "Go"}
 FORM = {"message": "Who?", "requestedSchema": {}}
@@ -27,22 +33,22 @@ FORM = {"message": "Who?", "requestedSchema": {}}
     ],
 )
 def test_a_client_is_asked_only_what_it_offers(declared: Any, method: str, params: Any, missing: Any) -> None:
-    assert lacking(askable(declared), method, params) == missing
+    assert find_missing_capability(filter_elicitable(declared), method, params) == missing
     if missing:
         name = next(iter(missing))
-        assert name in refused(missing).message
-        assert undeclared(missing).data == {"requiredCapabilities": missing}
+        assert name in make_unsupported_error(missing).message
+        assert make_missing_capability_error(missing).data == {"requiredCapabilities": missing}
 
 
 @pytest.mark.parametrize("declared", [None, "all", [], {"sampling": None, "roots": True, "elicitation": "form"}])
 def test_what_is_no_declaration_offers_nothing(declared: Any) -> None:
-    assert askable(declared) == {}
+    assert filter_elicitable(declared) == {}
 
 
 def test_a_visit_has_an_id_in_the_handshake_era_alone() -> None:
-    assert worded("elicitation/create", {**URL, "elicitationId": "1"}, "modern") == URL
-    assert worded("elicitation/create", {**URL, "elicitationId": "1"}, "legacy")["elicitationId"] == "1"
-    made = worded("elicitation/create", dict(URL), "legacy")
+    assert adapt_params("elicitation/create", {**URL, "elicitationId": "1"}, "modern") == URL
+    assert adapt_params("elicitation/create", {**URL, "elicitationId": "1"}, "legacy")["elicitationId"] == "1"
+    made = adapt_params("elicitation/create", dict(URL), "legacy")
     assert {**made, "elicitationId": ""} == {**URL, "elicitationId": ""}
     assert made["elicitationId"]
-    assert worded("elicitation/create", FORM, "legacy") is FORM
+    assert adapt_params("elicitation/create", FORM, "legacy") is FORM

@@ -12,14 +12,21 @@ from mcp.server.connection import Connection
 from mcp_types import JSONRPCResponse
 
 from portico.access import MAX_URI_CHARS
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
 from portico.events import ResourceUpdated
 from portico.server import sessions as sessions_module
-from portico.server.replay import MAX_BYTES, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_STREAMS, RecentEvents, Together
-from portico.server.sessions import Session, Sessions
+from portico.server.http.replay import (
+    MAX_BYTES,
+    MAX_EVENTS,
+    MAX_MESSAGE_BYTES,
+    MAX_STREAMS,
+    RecentEvents,
+    ReplayBudget,
+)
+from portico.server.sessions import Session, SessionRegistry
 from portico.testing import connect, gateway_over, serve_http
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fixtures import broken
 from tests.interaction.fakes import ask, fake, text
 from tests.interaction.raw import ACCEPT, RawHttp, call, hello, messages, raw_http
@@ -29,8 +36,8 @@ SECRET = "what only the first client may read"
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[Gateway, str]]:
-    async def run(given: Raw, how: Ask) -> Raw:
+async def served() -> AsyncGenerator[tuple[GatewayRuntime, str]]:
+    async def run(given: Raw, how: RequestOptions) -> Raw:
         # Something is said before the answer: only then is there a stream that can be lost.
         if how.relay is not None and "progressToken" in given.get("_meta", {}):
             token = given["_meta"]["progressToken"]
@@ -117,12 +124,12 @@ async def test_a_session_that_is_not_there_is_not_found() -> None:
 async def test_a_session_that_was_ended_is_over() -> None:
     async with served() as (gateway, url), raw_http(url, "legacy") as client:
         await call(client, "call_tool", name="s.run")
-        assert len(gateway.door().sessions) == 1
+        assert len(gateway.get_endpoint().sessions) == 1
         assert (await client.http.delete(url, headers=headers(client))).status_code == 200
         frame = {"jsonrpc": "2.0", "id": 9, "method": "tools/list"}
         assert (await client.http.post(url, json=frame, headers=headers(client))).status_code == 404
         async with asyncio.timeout(PATIENCE_S):
-            while len(gateway.door().sessions):  # noqa: ASYNC110
+            while len(gateway.get_endpoint().sessions):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
@@ -130,7 +137,7 @@ async def test_a_session_that_was_ended_is_over() -> None:
 async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it(era: Era) -> None:
     started, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def forever(params: Raw, how: Ask) -> Raw:
+    async def forever(params: Raw, how: RequestOptions) -> Raw:
         started.set()
         try:
             await asyncio.Event().wait()
@@ -202,7 +209,7 @@ async def test_a_store_keeps_no_large_message_and_few_bytes_in_all() -> None:
 
 
 async def test_what_all_sessions_keep_is_bounded_and_goes_with_them() -> None:
-    together, heard = Together(1_000_000), list[Any]()
+    together, heard = ReplayBudget(1_000_000), list[Any]()
 
     async def hear(event: Any) -> None:
         heard.append(event)
@@ -221,7 +228,7 @@ async def test_what_all_sessions_keep_is_bounded_and_goes_with_them() -> None:
     heard.clear()
     stores.clear()
     assert together.held_bytes == 0
-    alone = RecentEvents(Together(1_000))
+    alone = RecentEvents(ReplayBudget(1_000))
     await alone.store_event("1", answer)
     assert await alone.replay_events_after("1/0", hear) in (None, "1")
     assert heard == [], "one that is larger than all may be is not kept"
@@ -245,12 +252,12 @@ class Deaf:
 
 
 async def test_a_client_that_does_not_read_keeps_no_other_from_hearing() -> None:
-    sessions, deaf, other = Sessions(), Deaf(reads=False), Deaf(reads=True)
+    sessions, deaf, other = SessionRegistry(), Deaf(reads=False), Deaf(reads=True)
     for outbound in (deaf, other):
         sessions.add(Connection.for_loop(outbound), Session())
     for round in range(3):
         other.heard.clear()
-        sessions.changed("tools")
+        sessions.notify_list_changed("tools")
         await asyncio.wait_for(other.heard.wait(), PATIENCE_S)
         assert len(other.told) == round + 1
     assert len(deaf.told) == 1
@@ -258,14 +265,14 @@ async def test_a_client_that_does_not_read_keeps_no_other_from_hearing() -> None
 
 
 async def test_only_resources_that_somebody_watches_are_told() -> None:
-    sessions, one, two = Sessions(), Deaf(reads=True), Deaf(reads=True)
-    mine = Session(subscribed={"outer": {"inner"}})
+    sessions, one, two = SessionRegistry(), Deaf(reads=True), Deaf(reads=True)
+    mine = Session(subscriptions={"outer": {"inner"}})
     sessions.add(Connection.for_loop(one), mine)
-    sessions.add(Connection.for_loop(two), Session(subscribed={"outer": {"inner"}, "own": {"own"}}))
+    sessions.add(Connection.for_loop(two), Session(subscriptions={"outer": {"inner"}, "own": {"own"}}))
     for number in range(10_000):
-        sessions.updated(f"nobody's {number}")
-    sessions.updated("outer", mine.id)
-    sessions.updated("own")
+        sessions.notify_resource_updated(f"nobody's {number}")
+    sessions.notify_resource_updated("outer", mine.id)
+    sessions.notify_resource_updated("own")
     await asyncio.wait_for(asyncio.gather(one.heard.wait(), two.heard.wait()), PATIENCE_S)
     assert one.told == [("notifications/resources/updated", {"uri": "inner"})]
     assert two.told == [("notifications/resources/updated", {"uri": "own"})]

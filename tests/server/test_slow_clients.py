@@ -12,26 +12,29 @@ from typing import Any
 import pytest
 
 from portico.config import Config
-from portico.server import entrances
-from portico.server.http import make_app, make_server
-from portico.server.slow_clients import BoundedConnection, Patience
-from portico.server.unread import Unread
+from portico.server.http import endpoints
+from portico.server.http.app import make_app, make_server
+from portico.server.http.slow_clients import BoundedConnection, ConnectionLimits
+from portico.server.read_stall import ReadStallTimer
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Era
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import LEGACY, MODERN, call, envelope, hello, raw_http, result
 
 PATIENCE_S = 30.0
-HURRIED = Patience(send_s=0.4, request_s=0.4, idle_s=0.4)
+HURRIED = ConnectionLimits(send_s=0.4, request_s=0.4, idle_s=0.4)
 
 
 @asynccontextmanager
 async def served(
-    patience: Patience = HURRIED, backend: FakeBackend | None = None, config: Config | None = None, **options: Any
+    patience: ConnectionLimits = HURRIED,
+    backend: FakeBackend | None = None,
+    config: Config | None = None,
+    **options: Any,
 ) -> AsyncGenerator[tuple[str, int]]:
     async with gateway_over({"s": backend or fake("run")}, config) as gateway:
-        await gateway.listed()
-        server = make_server(make_app(gateway.doors(), **options), "127.0.0.1", 0, patience)
+        await gateway.wait_until_listed()
+        server = make_server(make_app(gateway.get_endpoints(), **options), "127.0.0.1", 0, patience)
         serving = asyncio.create_task(server.serve())
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -149,7 +152,7 @@ async def test_the_second_request_of_a_connection_may_drip_no_more_than_the_firs
 
 
 async def test_a_large_upload_on_a_slow_line_goes_through() -> None:
-    patience = Patience(request_s=0.2, bytes_per_s=10_000)
+    patience = ConnectionLimits(request_s=0.2, min_bytes_per_s=10_000)
     async with served(patience) as (_, port), plain(port) as (reader, writer):
         body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}' + b" " * 60_000
         writer.write(posting(f"content-length: {len(body)}"))
@@ -170,7 +173,7 @@ async def test_a_connection_that_says_nothing_is_closed() -> None:
 
 
 async def test_headers_without_end_are_refused() -> None:
-    async with served(Patience()) as (_, port), plain(port) as (reader, writer):
+    async with served(ConnectionLimits()) as (_, port), plain(port) as (reader, writer):
         writer.write(b"GET /mcp HTTP/1.1\r\n")
         with suppress(OSError):
             for _ in range(40):
@@ -183,7 +186,7 @@ async def test_headers_without_end_are_refused() -> None:
 
 @pytest.mark.parametrize("framing", ["content-length: 99999999999", "transfer-encoding: chunked"])
 async def test_a_body_that_is_too_large_is_refused_before_it_has_arrived(framing: str) -> None:
-    async with served(Patience(), max_request_bytes=1_000) as (_, port), plain(port) as (reader, writer):
+    async with served(ConnectionLimits(), max_request_bytes=1_000) as (_, port), plain(port) as (reader, writer):
         writer.write(posting(framing))
         if "chunked" in framing:
             writer.write(b"7d0\r\n" + b" " * 2_000 + b"\r\n")
@@ -193,7 +196,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_has_arrived(framing
 
 
 async def test_a_body_without_end_is_cut_off() -> None:
-    patience = Patience(discarded_bytes=100_000)
+    patience = ConnectionLimits(max_discarded_bytes=100_000)
     async with served(patience, max_request_bytes=1_000) as (_, port), plain(port) as (_reader, writer):
         writer.write(posting("transfer-encoding: chunked"))
         with pytest.raises(ConnectionError):
@@ -212,7 +215,7 @@ async def test_a_client_that_asks_for_two_things_at_once_and_hangs_up_ends_both(
 
     backend = fake("run")
     backend.on_call("run", run)
-    async with served(Patience(), backend, Config(exposure="full")) as (_, port), asyncio.timeout(PATIENCE_S):
+    async with served(ConnectionLimits(), backend, Config(exposure="full")) as (_, port), asyncio.timeout(PATIENCE_S):
         async with plain(port) as (_, writer):
             writer.write(calling("run") + calling("run"))
             await begun.wait()
@@ -243,14 +246,14 @@ def _connections() -> set[int]:
     ids=["trailers", "one trailer", "what is said of a chunk"],
 )
 async def test_what_is_around_a_body_has_an_end(opening: bytes, piece: bytes) -> None:
-    async with served(Patience()) as (_, port), plain(port) as (_, writer):
+    async with served(ConnectionLimits()) as (_, port), plain(port) as (_, writer):
         writer.write(posting("transfer-encoding: chunked") + opening)
         with pytest.raises(ConnectionError):
             await sending_for_ever(writer, piece * 1_000)
 
 
 async def test_what_comes_after_a_body_says_nothing_of_who_it_is() -> None:
-    async with served(Patience(), token="right") as (_, port), plain(port) as (reader, writer):
+    async with served(ConnectionLimits(), token="right") as (_, port), plain(port) as (reader, writer):
         writer.write(posting("transfer-encoding: chunked") + b"0\r\nauthorization: Bearer right\r\n\r\n")
         async with asyncio.timeout(PATIENCE_S):
             assert b" 401 " in await reader.readuntil(b"\r\n\r\n")
@@ -258,7 +261,7 @@ async def test_what_comes_after_a_body_says_nothing_of_who_it_is() -> None:
 
 @pytest.mark.parametrize("depth", [500, 900, 100_000])
 async def test_json_that_is_too_deep_is_an_answer(depth: int) -> None:
-    async with served(Patience()) as (url, port):
+    async with served(ConnectionLimits()) as (url, port):
         for about in ((), (f"mcp-protocol-version: {MODERN}", "mcp-method: tools/call", "mcp-name: call_tool")):
             start = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_tool","_meta":'
             nested = b'"arguments":{"name":"s.run","arguments":{"a":' + b"[" * depth + b"]" * depth + b"}}}}"
@@ -297,7 +300,7 @@ async def test_a_client_that_does_not_read_is_hung_up_on_and_nobody_else_notices
 
 
 async def test_one_connection_too_many_is_told_to_come_again() -> None:
-    async with served(Patience(connections=2)) as (_, port), plain(port), plain(port):
+    async with served(ConnectionLimits(max_connections=2)) as (_, port), plain(port), plain(port):
         await asyncio.sleep(0)
         async with plain(port) as (reader, writer):
             writer.write(posting("content-length: 2") + b"{}")
@@ -317,7 +320,7 @@ async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking
         return text("waited")
 
     backend.on_call("wait", wait)
-    async with served(Patience(), backend, under_way=1) as (url, port), raw_http(url, "modern") as client:
+    async with served(ConnectionLimits(), backend, under_way=1) as (url, port), raw_http(url, "modern") as client:
         first = asyncio.create_task(call(client, "call_tool", name="s.wait"))
         async with asyncio.timeout(PATIENCE_S):
             await begun.wait()
@@ -335,7 +338,7 @@ async def test_more_requests_than_can_be_read_are_told_to_come_again_and_looking
 async def test_nobody_comes_in_uncounted_by_saying_that_it_only_listens(era: Era) -> None:
     lying = b"mcp-method: subscriptions/listen"
     async with (
-        served(Patience(), config=Config(exposure="full"), under_way=4) as (_, port),
+        served(ConnectionLimits(), config=Config(exposure="full"), under_way=4) as (_, port),
         AsyncExitStack() as others,
         asyncio.timeout(PATIENCE_S),
     ):
@@ -358,21 +361,21 @@ async def test_who_only_looks_has_no_large_body(framing: str) -> None:
     header, body = "content-length: 100000", many
     if framing == "chunks":
         header, body = "transfer-encoding: chunked", b"186a0\r\n" + many + b"\r\n0\r\n\r\n"
-    async with served(Patience()) as (_, port), plain(port) as (reader, writer), asyncio.timeout(PATIENCE_S):
+    async with served(ConnectionLimits()) as (_, port), plain(port) as (reader, writer), asyncio.timeout(PATIENCE_S):
         writer.write(posting(header).replace(b"POST", b"GET") + body)
         assert b" 413 " in await reader.readuntil(b"\r\n\r\n")
 
 
 async def test_a_session_that_rests_makes_room_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrances, "MAX_SESSIONS", 2)
-    async with served(Patience()) as (url, port), raw_http(url, "legacy"), raw_http(url, "legacy") as second:
+    monkeypatch.setattr(endpoints, "MAX_SESSIONS", 2)
+    async with served(ConnectionLimits()) as (url, port), raw_http(url, "legacy"), raw_http(url, "legacy") as second:
         greeting = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}).encode()
         async with plain(port) as (reader, writer), asyncio.timeout(PATIENCE_S):
             writer.write(posting(f"content-length: {len(greeting)}") + greeting)
             said = await reader.readuntil(b"\r\n\r\n")
             assert said.startswith(b"HTTP/1.1 503"), said
             assert b"retry-after: 60" in said
-        monkeypatch.setattr(entrances, "SESSION_RESTED_S", 0.0)
+        monkeypatch.setattr(endpoints, "SESSION_EVICTABLE_AFTER_S", 0.0)
         assert await result(second, "ping") == {}
         async with raw_http(url, "legacy") as third:
             assert await result(third, "ping") == {}
@@ -380,9 +383,9 @@ async def test_a_session_that_rests_makes_room_when_there_is_none(monkeypatch: p
 
 
 def test_taking_a_little_is_reading_and_being_sent_more_is_not() -> None:
-    unread = Unread(1_000, 0.0, least=100)
-    assert unread.seconds(1_000, 5.0) == 5.0
-    assert unread.seconds(950, 6.0) == 6.0, "less than counts"
-    assert unread.seconds(900, 7.0) == 0.0
-    assert unread.seconds(2_000, 9.0) == 2.0
-    assert unread.seconds(0, 10.0) == 0.0
+    unread = ReadStallTimer(1_000, 0.0, min_bytes=100)
+    assert unread.measure(1_000, 5.0) == 5.0
+    assert unread.measure(950, 6.0) == 6.0, "less than counts"
+    assert unread.measure(900, 7.0) == 0.0
+    assert unread.measure(2_000, 9.0) == 2.0
+    assert unread.measure(0, 10.0) == 0.0

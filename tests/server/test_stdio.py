@@ -13,9 +13,9 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
-from portico.server.stdio import over_pipes
+from portico.server.stdio import open_pipe_streams
 from portico.testing import gateway_over
-from portico.upstream.backend import Ask, Era, Raw
+from portico.upstream.backend import Era, Raw, RequestOptions
 from tests.fixtures.raw_client import raw_client
 from tests.interaction.fakes import fake, text
 from tests.interaction.raw import RawLines, call, hello, pipes_to, raw_lines, result
@@ -75,7 +75,7 @@ async def test_no_stray_print_reaches_the_wire(era: Era) -> None:
     ids=lambda value: repr(value)[:40],
 )
 async def test_a_line_that_is_no_message_is_answered(line: bytes, code: int, id: Any) -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         await client.write(line + b"\n")
         refused = await client.wait_for(lambda message: "error" in message)
         assert (refused["error"]["code"], refused["id"]) == (code, id)
@@ -83,7 +83,7 @@ async def test_a_line_that_is_no_message_is_answered(line: bytes, code: int, id:
 
 
 async def test_empty_lines_are_nothing() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         await client.write(b"\n\r\n  \n")
         assert "result" in await client.request("tools/list")
         assert client.unasked == []
@@ -104,7 +104,7 @@ async def test_a_line_that_is_too_long_is_refused_once_and_the_next_is_served(
 ) -> None:
     async with (
         gateway_over({"s": fake("run")}) as gateway,
-        pipes_to(gateway.door(), max_line_bytes=10_000) as (reader, writer),
+        pipes_to(gateway.get_endpoint(), max_line_bytes=10_000) as (reader, writer),
     ):
         client = RawLines(reader, writer, "legacy", {})
         await client.introduce()
@@ -122,7 +122,7 @@ async def test_a_client_that_never_reads_is_not_read_from_and_then_hung_up_on(
 ) -> None:
     async with (
         gateway_over({"s": fake("run")}) as gateway,
-        pipes_to(gateway.door(), send_s=0.3, max_line_bytes=65_536) as (reader, writer),
+        pipes_to(gateway.get_endpoint(), send_s=0.3, max_line_bytes=65_536) as (reader, writer),
     ):
         client = RawLines(reader, writer, "legacy", {})
         await client.introduce()
@@ -144,7 +144,7 @@ def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
     ending = threading.Event()
 
     async def served() -> None:
-        async with over_pipes(os.fdopen(ours_in, "rb", 0), os.fdopen(ours_out, "wb", 0)) as (_, sending):
+        async with open_pipe_streams(os.fdopen(ours_in, "rb", 0), os.fdopen(ours_out, "wb", 0)) as (_, sending):
             for number in range(2):
                 # More than a pipe holds, less than what is waited for while it is sent.
                 answer = JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": "x" * 60_000})
@@ -168,14 +168,14 @@ def test_the_last_answer_is_whole_when_the_process_ends_with_it() -> None:
 async def test_half_a_surrogate_pair_in_a_result_costs_nobody_the_connection() -> None:
     backend = fake("run")
     backend.on_call("run", lambda _: text("cut \ud83d"))
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         answered = await call(client, "call_tool", name="s.run")
         assert answered["result"]["content"][0]["text"] == "cut \ud83d"
         assert "result" in await client.request("tools/list")
 
 
 async def test_the_first_request_must_open_the_conversation() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.door()) as (reader, writer):
+    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.get_endpoint()) as (reader, writer):
         client = RawLines(reader, writer, "legacy", {})
         assert (await client.request("tools/list"))["error"]["code"] == -32600
         assert await result(client, "ping") == {}
@@ -185,7 +185,7 @@ async def test_the_first_request_must_open_the_conversation() -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_handshake_version_is_spoken(version: str) -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.door()) as (reader, writer):
+    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.get_endpoint()) as (reader, writer):
         client = RawLines(reader, writer, "legacy", {})
         opened = await result(client, "initialize", hello(version))
         assert opened["protocolVersion"] == version
@@ -194,13 +194,13 @@ async def test_every_handshake_version_is_spoken(version: str) -> None:
 
 
 async def test_an_unknown_version_is_answered_with_one_we_speak() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.door()) as (reader, writer):
+    async with gateway_over({"s": fake("run")}) as gateway, pipes_to(gateway.get_endpoint()) as (reader, writer):
         client = RawLines(reader, writer, "legacy", {})
         assert (await result(client, "initialize", hello("1999-01-01")))["protocolVersion"] == "2025-11-25"
 
 
 async def test_a_modern_request_of_an_unknown_version_is_told_which_are_spoken() -> None:
-    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.door(), "modern") as client:
+    async with gateway_over({"s": fake("run")}) as gateway, raw_lines(gateway.get_endpoint(), "modern") as client:
         meta = {"io.modelcontextprotocol/protocolVersion": "2031-01-01"}
         error = (await client.request("tools/list", {"_meta": meta}))["error"]
         assert error["code"] == -32022
@@ -210,7 +210,7 @@ async def test_a_modern_request_of_an_unknown_version_is_told_which_are_spoken()
 async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it() -> None:
     started, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def forever(params: Raw, how: Ask) -> Raw:
+    async def forever(params: Raw, how: RequestOptions) -> Raw:
         started.set()
         try:
             await asyncio.Event().wait()
@@ -221,7 +221,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_call_cancels_it() -> None
     backend = fake("run")
     backend.on("tools/call", forever)
     async with gateway_over({"s": backend}) as gateway:
-        async with raw_lines(gateway.door(), "legacy") as client:
+        async with raw_lines(gateway.get_endpoint(), "legacy") as client:
             await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.run"}})
             await asyncio.wait_for(started.wait(), PATIENCE_S)
         await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
@@ -235,7 +235,7 @@ async def test_what_fails_inside_is_told_without_its_insides() -> None:
     backend.on_call("run", broken)
     async with gateway_over({"s": backend}) as gateway:
         for era in ("legacy", "modern"):
-            async with raw_lines(gateway.door(), era) as client:
+            async with raw_lines(gateway.get_endpoint(), era) as client:
                 answered = await call(client, "call_tool", name="s.run")
                 assert "swordfish" not in json.dumps(answered)
                 assert answered["error"]["code"] == -32603
@@ -245,14 +245,14 @@ async def test_what_fails_inside_is_told_without_its_insides() -> None:
 async def test_answers_come_as_they_are_ready_not_in_turn() -> None:
     release = asyncio.Event()
 
-    async def wait(params: Raw, how: Ask) -> Raw:
+    async def wait(params: Raw, how: RequestOptions) -> Raw:
         if params["name"] == "slow":
             await release.wait()
         return text(params["name"])
 
     backend = fake("slow", "fast")
     backend.on("tools/call", wait)
-    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.door(), "legacy") as client:
+    async with gateway_over({"s": backend}) as gateway, raw_lines(gateway.get_endpoint(), "legacy") as client:
         slow = await client.ask("tools/call", {"name": "call_tool", "arguments": {"name": "s.slow"}})
         assert (await call(client, "call_tool", name="s.fast"))["result"] == text("fast")
         release.set()

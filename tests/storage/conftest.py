@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.record import Record
+from portico.storage.gateway_store import GatewayStore
 from tests.fixtures.postgres import postgres as postgres
 
-NewRecord = Callable[[], Record]
+NewRecord = Callable[[], GatewayStore]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def new_record(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[NewRecord]:
     """Makes records of one and the same database, as several gateways would."""
     url = request.getfixturevalue("postgres").url if request.param == "postgresql" else None
-    made: list[Record] = []
+    made: list[GatewayStore] = []
 
-    def new() -> Record:
-        made.append(Record(url, tmp_path / "data" / "record.sqlite3"))
+    def new() -> GatewayStore:
+        made.append(GatewayStore(url, tmp_path / "data" / "record.sqlite3"))
         return made[-1]
 
     yield new
@@ -27,6 +27,6 @@ async def new_record(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGen
 
 
 @pytest.fixture
-def record(new_record: NewRecord) -> Record:
+def record(new_record: NewRecord) -> GatewayStore:
     """A record that nothing is in yet."""
     return new_record()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.audit_file import AuditFile, kept_key, latest
+from portico.storage.audit_file import AuditFile, iter_lines_backwards, load_or_create_key
 
 PATIENCE_S = 60
 WRITER = """
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(path: Path) -> list[bytes]:
-    return list(latest(path, 100))[::-1]
+    return list(iter_lines_backwards(path, 100))[::-1]
 
 
 def test_nothing_is_made_before_the_first_line(path: Path) -> None:
@@ -43,7 +43,7 @@ def test_nothing_is_made_before_the_first_line(path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 def test_only_its_owner_can_read_it(path: Path) -> None:
     AuditFile(path, max_bytes=1_000, files=3).append(b"one\n")
-    kept_key(path.with_name("key"))
+    load_or_create_key(path.with_name("key"))
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.with_name("key"))] == [0o600, 0o600]
 
 
@@ -91,7 +91,7 @@ def test_lines_are_read_backwards_across_blocks(path: Path) -> None:
     lines = [f"{number} {'x' * (number % 3_000)}".encode() for number in range(300)]
     for line in lines:
         file.append(line + b"\n")
-    assert list(latest(path, 1)) == lines[::-1]
+    assert list(iter_lines_backwards(path, 1)) == lines[::-1]
 
 
 def test_processes_that_write_and_turn_over_together_lose_and_mix_nothing(path: Path) -> None:
@@ -112,9 +112,9 @@ def test_processes_that_write_and_turn_over_together_lose_and_mix_nothing(path: 
 
 def test_a_key_is_made_once_and_one_that_is_none_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "new" / "key"
-    key = kept_key(path)
+    key = load_or_create_key(path)
     assert len(key) == 32
-    assert kept_key(path) == key
+    assert load_or_create_key(path) == key
     path.write_bytes(b"not a key")
-    assert kept_key(path) not in (key, b"not a key")
+    assert load_or_create_key(path) not in (key, b"not a key")
     assert [one.name for one in path.parent.iterdir()] == ["key"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.habit_rows import FollowedRow, Learnt, PairRow, UsedRow
-from portico.storage.habits import Forgotten, HabitStore, Keeping
+from portico.storage.learning_rows import FollowedRow, LearnedRows, PairRow, UsedRow
+from portico.storage.learning_store import ForgottenCounts, LearningLimits, LearningStore
 
 DAY = 86_400.0
 NOW = 1_800_000_000.0
@@ -24,8 +24,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "habits.sqlite3"
 
 
-def learnt(tool: str = "s.t", query: bytes = b"12345678", weight: float = 1, at: float = NOW) -> Learnt:
-    return Learnt(
+def learnt(tool: str = "s.t", query: bytes = b"12345678", weight: float = 1, at: float = NOW) -> LearnedRows:
+    return LearnedRows(
         (FollowedRow(query, tool, weight, at, b"\x01\x02"),),
         (PairRow("a.first", tool, weight, at),),
         (UsedRow(tool, weight, at),),
@@ -37,56 +37,56 @@ def learnt(tool: str = "s.t", query: bytes = b"12345678", weight: float = 1, at:
 
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_what_was_recorded_is_loaded_as_it_was(path: Path, in_memory: bool):
-    store = HabitStore(None if in_memory else path)
+    store = LearningStore(None if in_memory else path)
     store.record({"/claude": learnt()}, now=LATER)
     if not in_memory:
         store.close()
-        store = HabitStore(path)
+        store = LearningStore(path)
     assert store.load("/claude") == learnt()
-    assert store.load("/other") == Learnt()
+    assert store.load("/other") == LearnedRows()
 
 
 def test_nothing_is_opened_until_it_is_wanted(path: Path):
-    HabitStore(path).close()
+    LearningStore(path).close()
     assert not path.parent.exists()
 
 
 def test_repetitions_add_up_and_what_was_there_fades(path: Path):
-    store = HabitStore(path, Keeping(half_life_s=30 * DAY))
+    store = LearningStore(path, LearningLimits(half_life_s=30 * DAY))
     store.record({"/c": learnt(weight=2, at=NOW)}, now=LATER)
     store.record({"/c": learnt(weight=1, at=NOW + 30 * DAY)}, now=LATER)
     assert store.load("/c") == learnt(weight=2, at=NOW + 30 * DAY)
 
 
 def test_what_comes_late_counts_by_when_it_happened(path: Path):
-    store = HabitStore(path, Keeping(half_life_s=30 * DAY))
+    store = LearningStore(path, LearningLimits(half_life_s=30 * DAY))
     store.record({"/c": learnt(weight=1, at=NOW + 30 * DAY)}, now=LATER)
     store.record({"/c": learnt(weight=2, at=NOW)}, now=LATER)
     assert store.load("/c") == learnt(weight=2, at=NOW + 30 * DAY)
 
 
 def test_a_search_without_a_vector_leaves_the_one_that_is_known(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=LATER)
-    store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, NOW, None),))}, now=LATER)
+    store.record({"/c": LearnedRows((FollowedRow(b"12345678", "s.t", 1, NOW, None),))}, now=LATER)
     (row,) = store.load("/c").followed
     assert (row.weight, row.vector) == (2, b"\x01\x02")
 
 
 def test_nobody_else_may_read_what_was_learnt(path: Path):
-    HabitStore(path).record({"/c": learnt()}, now=LATER)
+    LearningStore(path).record({"/c": learnt()}, now=LATER)
     if sys.platform != "win32":
         assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_also_kept_how_calls_went_keeps_its_habits_and_not_that(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=LATER)
     store.close()
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("create table outcomes (tool text primary key, calls integer)")
         db.execute("insert into outcomes values ('s.t', 3)")
-    assert HabitStore(path).load("/c") == learnt()
+    assert LearningStore(path).load("/c") == learnt()
     with contextlib.closing(sqlite3.connect(path)) as db:
         assert not db.execute("select 1 from sqlite_master where name = 'outcomes'").fetchone()
 
@@ -95,8 +95,8 @@ def test_a_file_that_also_kept_how_calls_went_keeps_its_habits_and_not_that(path
 
 
 def test_each_scope_keeps_its_strongest_and_no_more(path: Path):
-    store = HabitStore(path, Keeping(30 * DAY, followed=10, together=5))
-    rows = Learnt(
+    store = LearningStore(path, LearningLimits(30 * DAY, max_followed=10, max_together=5))
+    rows = LearnedRows(
         tuple(FollowedRow(number.to_bytes(8), "s.t", 1 + number, NOW) for number in range(50)),
         tuple(PairRow("a.a", f"s.t{number}", 1 + number, NOW) for number in range(50)),
         tuple(UsedRow(f"s.t{number}", 1 + number, NOW) for number in range(600)),
@@ -110,7 +110,7 @@ def test_each_scope_keeps_its_strongest_and_no_more(path: Path):
 
 
 def test_what_is_strong_but_old_goes_before_what_is_weak_but_new(path: Path):
-    store = HabitStore(path, Keeping(30 * DAY, followed=1))
+    store = LearningStore(path, LearningLimits(30 * DAY, max_followed=1))
     old, new = b"old-old-", b"new-new-"
     store.record({"/c": learnt(query=old, weight=3, at=NOW)}, now=LATER)
     store.record({"/c": learnt(query=new, weight=1, at=NOW + 90 * DAY)}, now=LATER)
@@ -118,9 +118,9 @@ def test_what_is_strong_but_old_goes_before_what_is_weak_but_new(path: Path):
 
 
 def test_callers_under_ever_new_names_do_not_fill_the_disk(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({f"/{number}": learnt(at=NOW + number) for number in range(130)}, now=LATER)
-    assert store.load("/0") == Learnt()
+    assert store.load("/0") == LearnedRows()
     assert store.load("/129") == learnt(at=NOW + 129)
     db = sqlite3.connect(path)
     for table in ("followed", "together", "used"):
@@ -132,25 +132,25 @@ def test_callers_under_ever_new_names_do_not_fill_the_disk(path: Path):
 
 
 def test_everything_can_be_forgotten_and_it_is_said_how_much(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt(), "p/c": learnt()}, now=LATER)
-    assert store.forget() == Forgotten(2, 2, 2)
-    assert store.forget() == Forgotten()
-    assert store.load("/c") == store.load("p/c") == Learnt()
+    assert store.forget() == ForgottenCounts(2, 2, 2)
+    assert store.forget() == ForgottenCounts()
+    assert store.load("/c") == store.load("p/c") == LearnedRows()
 
 
 def test_forgetting_can_be_narrowed_to_a_profile_or_a_server(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     scopes = {"/c": learnt(), "work/c": learnt(), "workshop/c": learnt("other.t")}
     store.record(scopes, now=LATER)
-    assert store.forget(profile="work") == Forgotten(1, 1, 1)
-    assert store.forget(server="other") == Forgotten(1, 1, 1)
-    assert store.forget(server="othe") == Forgotten()
+    assert store.forget(profile="work") == ForgottenCounts(1, 1, 1)
+    assert store.forget(server="other") == ForgottenCounts(1, 1, 1)
+    assert store.forget(server="othe") == ForgottenCounts()
     assert store.load("/c") == learnt()
 
 
 def test_forgetting_that_fails_says_so(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.close()
     assert store.forget() is None
 
@@ -160,8 +160,8 @@ def test_forgetting_that_fails_says_so(path: Path):
 _ADD = """
 import sys
 from pathlib import Path
-from portico.storage.habit_rows import *
-from portico.storage.habits import *
+from portico.storage.learning_rows import *
+from portico.storage.learning_store import *
 store = HabitStore(Path(sys.argv[1]))
 for _ in range(25):
     store.record({"/c": Learnt((FollowedRow(b"12345678", "s.t", 1, 5.0),), (), (UsedRow("s.t", 1, 5.0),))}, now=6.0)
@@ -172,16 +172,16 @@ store.close()
 def test_processes_that_write_at_once_lose_nothing(path: Path):
     adding = [subprocess.Popen([sys.executable, "-c", _ADD, str(path)]) for _ in range(3)]
     assert [process.wait(60) for process in adding] == [0, 0, 0]
-    store = HabitStore(path)
-    assert store.load("/c") == Learnt((FollowedRow(b"12345678", "s.t", 75, 5.0),), (), (UsedRow("s.t", 75, 5.0),))
+    store = LearningStore(path)
+    assert store.load("/c") == LearnedRows((FollowedRow(b"12345678", "s.t", 75, 5.0),), (), (UsedRow("s.t", 75, 5.0),))
 
 
 def test_a_gateway_can_tell_that_another_has_written(path: Path):
-    ours, theirs = HabitStore(path), HabitStore(path)
-    before = ours.version()
-    assert ours.version() == before
+    ours, theirs = LearningStore(path), LearningStore(path)
+    before = ours.read_version()
+    assert ours.read_version() == before
     theirs.record({"/c": learnt()}, now=LATER)
-    assert ours.version() != before
+    assert ours.read_version() != before
 
 
 # Whatever lies in its place
@@ -191,9 +191,9 @@ def test_a_gateway_can_tell_that_another_has_written(path: Path):
 def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, caplog: pytest.LogCaptureFixture):
     path.parent.mkdir()
     path.write_bytes(content)
-    store = HabitStore(path)
+    store = LearningStore(path)
     with caplog.at_level(logging.WARNING):
-        assert store.load("/c") == Learnt()
+        assert store.load("/c") == LearnedRows()
     assert "the record of use" in caplog.text
     assert path.with_name("habits.sqlite3.unreadable").read_bytes() == content
     store.record({"/c": learnt()}, now=LATER)
@@ -201,12 +201,12 @@ def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, cap
 
 
 def test_pages_that_are_damaged_cost_what_was_learnt_and_nothing_else(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({f"/{number}": learnt(f"s.t{number}") for number in range(90)}, now=LATER)
     store.close()
     content = path.read_bytes()
     path.write_bytes(content[:4_096] + os.urandom(len(content) - 4_096))
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.load("/3")
     store.record({"/c": learnt()}, now=LATER)
     assert store.load("/c") == learnt()
@@ -214,23 +214,23 @@ def test_pages_that_are_damaged_cost_what_was_learnt_and_nothing_else(path: Path
 
 def test_where_no_file_can_be_memory_takes_its_place(path: Path, caplog: pytest.LogCaptureFixture):
     path.mkdir(parents=True)
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=LATER)
     assert store.load("/c") == learnt()
     assert "nothing will be remembered" in caplog.text
 
 
 def test_a_closed_record_takes_and_gives_nothing(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=LATER)
     store.close()
     store.record({"/c": learnt()}, now=LATER)
-    assert store.load("/c") == Learnt()
-    assert HabitStore(path).load("/c") == learnt()
+    assert store.load("/c") == LearnedRows()
+    assert LearningStore(path).load("/c") == learnt()
 
 
 def test_rows_that_say_something_else_are_replaced_by_what_is_learnt(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=LATER)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         for table in ("followed", "together", "used"):
@@ -243,7 +243,7 @@ def test_rows_that_say_something_else_are_replaced_by_what_is_learnt(path: Path)
 
 
 def test_a_row_that_is_dated_ahead_fades_from_the_next_write_on_and_real_calls_count_beside_it(path: Path):
-    store = HabitStore(path, Keeping(half_life_s=30 * DAY))
+    store = LearningStore(path, LearningLimits(half_life_s=30 * DAY))
     store.record({"/c": learnt(at=NOW + 7_300 * DAY)}, now=NOW + 7_300 * DAY)
     store.record({"/c": learnt("s.new", weight=5)}, now=NOW)
     assert {(row.tool, row.weight, row.at) for row in store.load("/c").used} == {("s.t", 1, NOW), ("s.new", 5, NOW)}
@@ -252,14 +252,14 @@ def test_a_row_that_is_dated_ahead_fades_from_the_next_write_on_and_real_calls_c
 
 
 def test_what_is_dated_ahead_outlives_nothing_that_is_stronger(path: Path):
-    store = HabitStore(path, Keeping(30 * DAY, followed=1))
+    store = LearningStore(path, LearningLimits(30 * DAY, max_followed=1))
     store.record({"/c": learnt(query=b"aheadahe", at=NOW + 900 * DAY)}, now=NOW + 900 * DAY)
     store.record({"/c": learnt(query=b"stronger", weight=2)}, now=NOW)
     assert [row.terms for row in store.load("/c").followed] == [b"stronger"]
 
 
 def test_a_clock_that_was_never_set_puts_no_date_right(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=NOW)
     store.record({"/c": learnt("s.new", at=60)}, now=60)
     assert learnt().used[0] in store.load("/c").used
@@ -269,7 +269,7 @@ def test_a_clock_that_was_never_set_puts_no_date_right(path: Path):
 
 
 def test_names_with_a_call_each_push_out_nobody(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/me": learnt()}, now=NOW)
     turned_away = store.record({f"/{number}": learnt(at=NOW + 1) for number in range(300)}, now=NOW + 1)
     assert turned_away is not None
@@ -278,14 +278,14 @@ def test_names_with_a_call_each_push_out_nobody(path: Path):
 
 
 def test_no_more_than_a_few_are_pushed_out_at_once(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({f"/{number}": learnt() for number in range(100)}, now=NOW)
     store.record({f"/busy{number}": learnt(weight=1_000) for number in range(100)}, now=NOW)
-    assert sum(store.load(f"/{number}") == Learnt() for number in range(100)) == 10
+    assert sum(store.load(f"/{number}") == LearnedRows() for number in range(100)) == 10
 
 
 def test_whoever_is_used_more_than_a_squatter_comes_in(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({f"/{number}": learnt() for number in range(100)}, now=NOW)
     assert store.record({"/me": learnt()}, now=NOW + 1) == {"/me"}
     assert store.record({"/me": learnt(weight=3)}, now=NOW + 1) == set()
@@ -295,17 +295,17 @@ def test_whoever_is_used_more_than_a_squatter_comes_in(path: Path):
 
 
 def test_what_was_heard_before_something_was_forgotten_is_not_kept(path: Path):
-    ours, theirs = HabitStore(path), HabitStore(path)
+    ours, theirs = LearningStore(path), LearningStore(path)
     ours.record({"/c": learnt()}, now=NOW)
-    epoch = ours.epoch()
+    epoch = ours.read_epoch()
     theirs.forget(server="another")
-    assert ours.epoch() != epoch
+    assert ours.read_epoch() != epoch
     assert ours.record({"/c": learnt("s.late")}, now=NOW, epoch=epoch) == set()
     assert ours.load("/c") == learnt()
 
 
 def test_nothing_of_what_was_forgotten_is_left_in_any_file(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({f"/{number}": learnt(f"hr.secret_{number}", b"TERMTERM") for number in range(90)}, now=NOW)
     path.with_name(f"{path.name}.unreadable").write_bytes(b"hr.secret")
     path.with_name(f"{path.name}.unreadable-wal").write_bytes(b"hr.secret")
@@ -318,13 +318,13 @@ def test_nothing_of_what_was_forgotten_is_left_in_any_file(path: Path):
 
 
 def test_what_cannot_be_reached_is_not_said_to_be_forgotten(path: Path):
-    store = HabitStore(path)
+    store = LearningStore(path)
     store.record({"/c": learnt()}, now=NOW)
     store.close()
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("pragma locking_mode = exclusive")
     holder.execute("begin exclusive")
-    assert HabitStore(path).forget() is None
+    assert LearningStore(path).forget() is None
     holder.close()
 
 
@@ -332,23 +332,23 @@ def test_what_cannot_be_reached_is_not_said_to_be_forgotten(path: Path):
 
 
 def test_the_key_is_made_once_for_its_owner_alone_and_renewed_when_all_is_forgotten(path: Path):
-    ours, theirs = HabitStore(path), HabitStore(path)
-    key = ours.key()
+    ours, theirs = LearningStore(path), LearningStore(path)
+    key = ours.get_key()
     assert len(key) == 32
-    assert ours.key() == theirs.key() == HabitStore(path).key() == key
+    assert ours.get_key() == theirs.get_key() == LearningStore(path).get_key() == key
     if sys.platform != "win32":
         assert path.with_name("habits.key").stat().st_mode & 0o777 == 0o600
     theirs.forget(profile="work")
-    assert ours.key() == key
+    assert ours.get_key() == key
     theirs.forget()
-    assert ours.key() == theirs.key() != key
+    assert ours.get_key() == theirs.get_key() != key
     assert sorted(file.name for file in path.parent.iterdir() if "key" in file.name) == ["habits.key"]
 
 
 _KEY = """
 import sys
 from pathlib import Path
-from portico.storage.habits import HabitStore
+from portico.storage.learning_store import HabitStore
 print(HabitStore(Path(sys.argv[1])).key().hex())
 """
 
@@ -363,12 +363,12 @@ def test_processes_that_want_a_key_at_once_get_the_same(path: Path):
 def test_a_key_that_is_damaged_is_replaced_and_one_that_cannot_be_is_done_without(
     path: Path, caplog: pytest.LogCaptureFixture
 ):
-    store, file = HabitStore(path), path.with_name("habits.key")
-    store.key()
+    store, file = LearningStore(path), path.with_name("habits.key")
+    store.get_key()
     file.write_bytes(b"short")
-    assert store.key() == file.read_bytes() != b"short"
+    assert store.get_key() == file.read_bytes() != b"short"
     file.unlink()
     file.mkdir()
-    assert store.key() == store.key() != b"short"
+    assert store.get_key() == store.get_key() != b"short"
     assert caplog.text.count("cannot be used") == 1
     assert store.forget() is None

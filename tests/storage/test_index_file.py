@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico.search import Index
-from portico.storage.index_file import IndexFile, unload
+from portico.storage.index_file import IndexFile, release_memory
 from tests.search.catalog import CATALOG
 
 
@@ -71,10 +71,10 @@ def test_an_index_whose_memory_was_given_back_answers_as_before(path: Path):
     view = IndexFile(path).load()
     assert view is not None
     index = Index.load(view)
-    unload(view)
+    release_memory(view)
     assert index.search("create an issue") == built.search("create an issue")
     assert index.dump() == built.dump()
-    unload(memoryview(b"what is not mapped has nothing to give back"))
+    release_memory(memoryview(b"what is not mapped has nothing to give back"))
 
 
 def test_an_empty_file_is_no_index_and_that_is_said(path: Path, caplog: pytest.LogCaptureFixture):

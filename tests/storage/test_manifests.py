@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.manifests import Manifest, Manifests, ToolRow
+from portico.storage.manifests import Manifest, ManifestStore, ToolRow
 
 ALL = {"s": "f"}
 
@@ -30,25 +30,25 @@ def manifest(server: str = "s", fingerprint: str = "f", tools: int = 2) -> Manif
 
 
 def test_what_was_saved_is_loaded_as_it_was(path: Path):
-    first = Manifests(path)
+    first = ManifestStore(path)
     first.save(manifest())
     first.close()
-    second = Manifests(path)
+    second = ManifestStore(path)
     assert second.load(ALL) == {"s": manifest()}
 
 
 def test_a_new_file_knows_nothing(path: Path):
-    assert Manifests(path).load(ALL) == {}
+    assert ManifestStore(path).load(ALL) == {}
 
 
 def test_memory_is_as_good_as_a_file_while_it_lasts():
-    manifests = Manifests(None)
+    manifests = ManifestStore(None)
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
 
 
 def test_another_fingerprint_finds_nothing(path: Path):
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     manifests.save(manifest(fingerprint="before"))
     assert manifests.load({"s": "after"}) == {}
     manifests.save(manifest(fingerprint="after"))
@@ -57,7 +57,7 @@ def test_another_fingerprint_finds_nothing(path: Path):
 
 
 def test_saving_replaces_a_server_whole_and_no_other(path: Path):
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     manifests.save(manifest("s", tools=5))
     manifests.save(manifest("r", tools=3))
     manifests.save(manifest("s", tools=1))
@@ -66,7 +66,7 @@ def test_saving_replaces_a_server_whole_and_no_other(path: Path):
 
 
 def test_a_server_can_be_forgotten(path: Path):
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     manifests.save(manifest("s"))
     manifests.save(manifest("r"))
     manifests.forget(["s", "never known"])
@@ -74,20 +74,20 @@ def test_a_server_can_be_forgotten(path: Path):
 
 
 def test_a_moment_that_was_not_given_is_now(path: Path):
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     manifests.save(Manifest("s", "f", "modern", b"{}", b"{}", (), 0))
     assert manifests.load(ALL)["s"].listed_at > 1_700_000_000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
 def test_nobody_else_may_read_the_file(path: Path):
-    Manifests(path).save(manifest())
+    ManifestStore(path).save(manifest())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_two_gateways_write_one_file(path: Path):
-    files = [Manifests(path) for _ in range(4)]
+    files = [ManifestStore(path) for _ in range(4)]
 
     def write(number: int) -> None:
         for turn in range(10):
@@ -104,12 +104,12 @@ def test_two_gateways_write_one_file(path: Path):
 
 @pytest.mark.parametrize("attempt", range(8))
 def test_gateways_that_make_the_file_at_the_same_time_make_one(path: Path, attempt: int):
-    made: list[Manifests] = []
+    made: list[ManifestStore] = []
     start = threading.Barrier(6)
 
     def make(number: int) -> None:
         start.wait(30)
-        manifests = Manifests(path)
+        manifests = ManifestStore(path)
         manifests.save(manifest(f"s{number}"))
         made.append(manifests)
 
@@ -119,7 +119,7 @@ def test_gateways_that_make_the_file_at_the_same_time_make_one(path: Path, attem
     for thread in threads:
         thread.join(60)
     assert len(made) == 6
-    assert len(Manifests(path).load({f"s{number}": "f" for number in range(6)})) == 6
+    assert len(ManifestStore(path).load({f"s{number}": "f" for number in range(6)})) == 6
     assert [other.name for other in path.parent.iterdir() if "unreadable" in other.name] == []
 
 
@@ -132,10 +132,10 @@ def aside(path: Path) -> Path:
 
 def works(path: Path) -> bool:
     """Whether a manifest saved there is there."""
-    first = Manifests(path)
+    first = ManifestStore(path)
     first.save(manifest())
     first.close()
-    second = Manifests(path)
+    second = ManifestStore(path)
     found = second.load(ALL)
     second.close()
     return found == {"s": manifest()}
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_database_is_set_aside(path: Path, content: bytes, cap
     path.parent.mkdir()
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert Manifests(path).load(ALL) == {}
+        assert ManifestStore(path).load(ALL) == {}
     assert "begun anew" in caplog.text
     assert aside(path).read_bytes() == content
     assert works(path)
@@ -173,7 +173,7 @@ def test_an_empty_file_is_a_new_one(path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_another_layout_of_our_own_is_begun_anew_in_place(path: Path, caplog: pytest.LogCaptureFixture):
-    Manifests(path).save(manifest())
+    ManifestStore(path).save(manifest())
     with sqlite3.connect(path) as db:
         db.execute("drop table tools")
         db.execute("create table tools (other text)")
@@ -183,7 +183,7 @@ def test_another_layout_of_our_own_is_begun_anew_in_place(path: Path, caplog: py
 
 
 def test_the_first_layout_kept_an_index_here_and_it_is_dropped(path: Path):
-    Manifests(path).close()
+    ManifestStore(path).close()
     with sqlite3.connect(path) as db:
         db.execute("create table indexes (id integer primary key check (id = 1), body blob not null)")
         db.execute("insert into indexes values (1, ?)", (bytes(100_000),))
@@ -195,10 +195,10 @@ def test_the_first_layout_kept_an_index_here_and_it_is_dropped(path: Path):
 
 
 def test_a_table_that_is_gone_is_found_out_when_it_is_read(path: Path, caplog: pytest.LogCaptureFixture):
-    Manifests(path).save(manifest())
+    ManifestStore(path).save(manifest())
     with sqlite3.connect(path) as db:
         db.execute("drop table tools")
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     assert manifests.load(ALL) == {}
     assert "begun anew" in caplog.text
     manifests.save(manifest())
@@ -206,13 +206,13 @@ def test_a_table_that_is_gone_is_found_out_when_it_is_read(path: Path, caplog: p
 
 
 def test_pages_that_are_damaged_are_found_out_when_they_are_read(path: Path, caplog: pytest.LogCaptureFixture):
-    first = Manifests(path)
+    first = ManifestStore(path)
     for number in range(60):
         first.save(manifest(f"s{number}", tools=40))
     first.close()
     content = path.read_bytes()
     path.write_bytes(content[:4_096] + os.urandom(len(content) - 4_096))
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     assert manifests.load({f"s{number}": "f" for number in range(60)}) == {}
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
@@ -220,19 +220,19 @@ def test_pages_that_are_damaged_are_found_out_when_they_are_read(path: Path, cap
 
 
 def test_a_file_that_was_cut_short_is_begun_anew(path: Path):
-    first = Manifests(path)
+    first = ManifestStore(path)
     for number in range(60):
         first.save(manifest(f"s{number}", tools=40))
     first.close()
     path.write_bytes(path.read_bytes()[:6_000])
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     assert manifests.load({"s1": "f"}) == {}
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
 
 
 def test_a_locked_file_is_left_alone_and_nothing_waits_for_it(path: Path, caplog: pytest.LogCaptureFixture):
-    first = Manifests(path)
+    first = ManifestStore(path)
     first.save(manifest())
     first.close()
     before = path.read_bytes()
@@ -240,7 +240,7 @@ def test_a_locked_file_is_left_alone_and_nothing_waits_for_it(path: Path, caplog
     holder.execute("pragma locking_mode = exclusive")
     holder.execute("begin exclusive")
     try:
-        manifests = Manifests(path)
+        manifests = ManifestStore(path)
         assert manifests.load(ALL) == {}
     finally:
         holder.execute("rollback")
@@ -248,7 +248,7 @@ def test_a_locked_file_is_left_alone_and_nothing_waits_for_it(path: Path, caplog
     assert "locked" in caplog.text
     assert path.read_bytes() == before
     assert not aside(path).exists()
-    assert Manifests(path).load(ALL) == {"s": manifest()}
+    assert ManifestStore(path).load(ALL) == {"s": manifest()}
 
 
 def a_folder(path: Path) -> None:
@@ -264,18 +264,18 @@ def test_where_no_file_can_be_memory_takes_its_place(
     path: Path, prepare: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ):
     prepare(path)
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     manifests.save(manifest())
     assert manifests.load(ALL) == {"s": manifest()}
     assert "nothing will be remembered" in caplog.text
 
 
 def test_a_closed_file_answers_nothing_and_is_not_set_aside(path: Path, caplog: pytest.LogCaptureFixture):
-    manifests = Manifests(path)
+    manifests = ManifestStore(path)
     manifests.save(manifest())
     manifests.close()
     manifests.save(manifest(tools=9))
     manifests.forget(["s"])
     assert manifests.load(ALL) == {}
     assert "closed database" in caplog.text
-    assert Manifests(path).load(ALL) == {"s": manifest()}
+    assert ManifestStore(path).load(ALL) == {"s": manifest()}

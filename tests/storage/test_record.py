@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from portico.storage.gateway_store import GatewayStore
 from portico.storage.manifests import Manifest, ToolRow
-from portico.storage.record import Record
 from portico.storage.rows import (
     CallRow,
     CategoryRow,
+    ChangeNotification,
     DailyRow,
     KnownServer,
     KnownTool,
     LedgerRow,
     LedgerTotal,
-    News,
     Retention,
-    SeenTool,
     TierRow,
+    ToolHistory,
 )
 from tests.storage.conftest import NewRecord
 
@@ -61,9 +61,9 @@ def offering(
 
 
 @contextlib.asynccontextmanager
-async def following(record: Record, origin: str) -> AsyncGenerator["asyncio.Queue[News]"]:
+async def following(record: GatewayStore, origin: str) -> AsyncGenerator["asyncio.Queue[ChangeNotification]"]:
     """What a record reports, from when it has caught up: what is told before that may be told twice."""
-    heard: asyncio.Queue[News] = asyncio.Queue()
+    heard: asyncio.Queue[ChangeNotification] = asyncio.Queue()
     await record.open()
     caught_up = asyncio.Event()
     read = record._read  # pyright: ignore[reportPrivateUsage]
@@ -75,7 +75,7 @@ async def following(record: Record, origin: str) -> AsyncGenerator["asyncio.Queu
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record, "_read", catch_up)
-        task = asyncio.create_task(record.follow(heard.put_nowait, origin=origin))
+        task = asyncio.create_task(record.follow_changes(heard.put_nowait, origin=origin))
         await asyncio.wait_for(caught_up.wait(), PATIENCE_S)
     try:
         yield heard
@@ -85,7 +85,7 @@ async def following(record: Record, origin: str) -> AsyncGenerator["asyncio.Queu
             await task
 
 
-async def next_of(heard: "asyncio.Queue[News]") -> News:
+async def next_of(heard: "asyncio.Queue[ChangeNotification]") -> ChangeNotification:
     async with asyncio.timeout(PATIENCE_S):
         return await heard.get()
 
@@ -96,187 +96,187 @@ async def next_of(heard: "asyncio.Queue[News]") -> News:
 async def test_what_was_used_is_there_for_whoever_opens_the_record_next(new_record: NewRecord):
     first = new_record()
     given = call(cancelled=True, client="claude", profile="p", session="one")
-    await first.add_use([given], [count()], [session()])
+    await first.add_usage([given], [count()], [session()])
     await first.close()
     second = new_record()
-    (found,) = await second.calls()
+    (found,) = await second.load_calls()
     assert dataclasses.replace(found, id=0) == given
     assert found.id > 0
-    assert await second.daily_use(TODAY) == [count()]
-    assert await second.ledger_sessions() == [session()]
+    assert await second.load_daily_usage(TODAY) == [count()]
+    assert await second.load_ledger_sessions() == [session()]
     assert second.problem == ""
 
 
-async def test_counts_add_up_and_moments_only_move_forward(record: Record):
-    await record.add_use([], [count(calls=2, successes=1, at=NOW)], [session(shown=10, listing=100)])
-    await record.add_use([], [count(calls=3, successes=3, at=NOW - 5)], [session(shown=5, listing=90, at=NOW + 1)])
-    assert await record.daily_use(TODAY) == [count(calls=5, successes=4, at=NOW)]
-    assert await record.ledger_sessions() == [session(shown=15, listing=100, at=NOW + 1, answers=2)]
+async def test_counts_add_up_and_moments_only_move_forward(record: GatewayStore):
+    await record.add_usage([], [count(calls=2, successes=1, at=NOW)], [session(shown=10, listing=100)])
+    await record.add_usage([], [count(calls=3, successes=3, at=NOW - 5)], [session(shown=5, listing=90, at=NOW + 1)])
+    assert await record.load_daily_usage(TODAY) == [count(calls=5, successes=4, at=NOW)]
+    assert await record.load_ledger_sessions() == [session(shown=15, listing=100, at=NOW + 1, answers=2)]
 
 
-async def test_the_same_row_twice_in_one_batch_adds_up_too(record: Record):
-    await record.add_use([], [count(), count()], [session(), session()])
-    assert await record.daily_use(TODAY) == [count(calls=2, successes=2)]
-    assert await record.ledger_total() == LedgerTotal(1, 100, 20, 2)
+async def test_the_same_row_twice_in_one_batch_adds_up_too(record: GatewayStore):
+    await record.add_usage([], [count(), count()], [session(), session()])
+    assert await record.load_daily_usage(TODAY) == [count(calls=2, successes=2)]
+    assert await record.load_ledger_total() == LedgerTotal(1, 100, 20, 2)
 
 
-async def test_a_batch_is_written_as_a_whole_or_not_at_all(record: Record):
+async def test_a_batch_is_written_as_a_whole_or_not_at_all(record: GatewayStore):
     impossible: Any = None
     with pytest.raises(Exception, match=r"."):
-        await record.add_use([call()], [count(), dataclasses.replace(count(), calls=impossible)], [session()])
-    assert await record.calls() == []
-    assert await record.daily_use(0) == []
-    await record.add_use([call()], [count()], [session()])
-    assert len(await record.calls()) == 1
+        await record.add_usage([call()], [count(), dataclasses.replace(count(), calls=impossible)], [session()])
+    assert await record.load_calls() == []
+    assert await record.load_daily_usage(0) == []
+    await record.add_usage([call()], [count()], [session()])
+    assert len(await record.load_calls()) == 1
 
 
-async def test_nothing_to_add_opens_nothing(record: Record):
-    await record.add_use([], [], [])
+async def test_nothing_to_add_opens_nothing(record: GatewayStore):
+    await record.add_usage([], [], [])
     await record.save_servers([], origin="a")
     assert record.problem == ""
 
 
-async def test_calls_come_newest_first_in_pages_and_by_what_they_were(record: Record):
-    await record.add_use(
+async def test_calls_come_newest_first_in_pages_and_by_what_they_were(record: GatewayStore):
+    await record.add_usage(
         [call(at=NOW + n, server="ab"[n % 2], tool="xyz"[n % 3], ok=n % 4 != 0) for n in range(12)], [], []
     )
-    every = await record.calls()
+    every = await record.load_calls()
     assert [row.at - NOW for row in every] == list(range(11, -1, -1))
-    first = await record.calls(limit=5)
-    second = await record.calls(limit=5, before=first[-1].id)
-    assert first + second + await record.calls(before=second[-1].id) == every
-    assert await record.calls(server="a") == [row for row in every if row.server == "a"]
-    assert await record.calls(server="a", tool="z", ok=False) == [
+    first = await record.load_calls(limit=5)
+    second = await record.load_calls(limit=5, before=first[-1].id)
+    assert first + second + await record.load_calls(before=second[-1].id) == every
+    assert await record.load_calls(server="a") == [row for row in every if row.server == "a"]
+    assert await record.load_calls(server="a", tool="z", ok=False) == [
         row for row in every if (row.server, row.tool, row.ok) == ("a", "z", False)
     ]
-    assert await record.calls(ok=True) == [row for row in every if row.ok]
-    assert await record.calls(server="nobody") == []
-    assert await record.calls(limit=0) == []
+    assert await record.load_calls(ok=True) == [row for row in every if row.ok]
+    assert await record.load_calls(server="nobody") == []
+    assert await record.load_calls(limit=0) == []
 
 
-async def test_daily_use_begins_with_the_day_it_is_asked_for(record: Record):
-    await record.add_use([], [count(day=TODAY - 1), count(), count(tool="u"), count(bucket=-1)], [])
-    assert {row.day for row in await record.daily_use(TODAY)} == {TODAY}
-    assert len(await record.daily_use(TODAY)) == 3
-    assert len(await record.daily_use(TODAY - 1)) == 4
+async def test_daily_use_begins_with_the_day_it_is_asked_for(record: GatewayStore):
+    await record.add_usage([], [count(day=TODAY - 1), count(), count(tool="u"), count(bucket=-1)], [])
+    assert {row.day for row in await record.load_daily_usage(TODAY)} == {TODAY}
+    assert len(await record.load_daily_usage(TODAY)) == 3
+    assert len(await record.load_daily_usage(TODAY - 1)) == 4
 
 
-async def test_the_ledger_sums_up_every_session_and_lists_the_latest(record: Record):
-    assert await record.ledger_total() == LedgerTotal()
-    await record.add_use([], [], [session(f"s{n}", shown=n, at=NOW + n) for n in range(5)])
-    total = await record.ledger_total()
-    assert (total.sessions, total.listing, total.shown, total.saved) == (5, 500, 10, 490)
-    assert [row.session for row in await record.ledger_sessions(2)] == ["s4", "s3"]
+async def test_the_ledger_sums_up_every_session_and_lists_the_latest(record: GatewayStore):
+    assert await record.load_ledger_total() == LedgerTotal()
+    await record.add_usage([], [], [session(f"s{n}", shown=n, at=NOW + n) for n in range(5)])
+    total = await record.load_ledger_total()
+    assert (total.sessions, total.listing, total.shown, total.saved_tokens) == (5, 500, 10, 490)
+    assert [row.session for row in await record.load_ledger_sessions(2)] == ["s4", "s3"]
 
 
-async def test_large_batches_are_no_other_than_small_ones(record: Record):
+async def test_large_batches_are_no_other_than_small_ones(record: GatewayStore):
     calls = [call(at=NOW + n, tool=f"t{n % 500}") for n in range(5_000)]
     daily = [count(tool=f"t{n % 4_000}", at=NOW + n) for n in range(8_000)]
-    await record.add_use(calls, daily, [session(f"s{n}") for n in range(1_000)])
-    assert len(await record.calls(limit=10_000)) == 5_000
-    assert sum(row.calls for row in await record.daily_use(TODAY)) == 8_000
-    assert (await record.ledger_total()).sessions == 1_000
+    await record.add_usage(calls, daily, [session(f"s{n}") for n in range(1_000)])
+    assert len(await record.load_calls(limit=10_000)) == 5_000
+    assert sum(row.calls for row in await record.load_daily_usage(TODAY)) == 8_000
+    assert (await record.load_ledger_total()).sessions == 1_000
 
 
-async def test_what_is_forgotten_is_gone_for_one_server_or_for_all(record: Record):
-    await record.add_use([call(), call(server="other")], [count(), count(server="other")], [session()])
-    assert await record.forget_use("s") == 2
-    assert [row.server for row in await record.calls()] == ["other"]
-    assert [row.server for row in await record.daily_use(0)] == ["other"]
-    assert (await record.ledger_total()).sessions == 1
-    assert await record.forget_use() == 3
-    assert await record.ledger_total() == LedgerTotal()
-    assert await record.forget_use() == 0
+async def test_what_is_forgotten_is_gone_for_one_server_or_for_all(record: GatewayStore):
+    await record.add_usage([call(), call(server="other")], [count(), count(server="other")], [session()])
+    assert await record.forget_usage("s") == 2
+    assert [row.server for row in await record.load_calls()] == ["other"]
+    assert [row.server for row in await record.load_daily_usage(0)] == ["other"]
+    assert (await record.load_ledger_total()).sessions == 1
+    assert await record.forget_usage() == 3
+    assert await record.load_ledger_total() == LedgerTotal()
+    assert await record.forget_usage() == 0
 
 
 async def test_two_gateways_that_write_at_once_lose_nothing(new_record: NewRecord):
     one, other = new_record(), new_record()
 
-    async def write(record: Record, backwards: bool) -> None:
+    async def write(record: GatewayStore, backwards: bool) -> None:
         for _ in range(20):
             tools = [f"t{n}" for n in range(50)]
             rows = [count(tool=tool) for tool in (reversed(tools) if backwards else tools)]
-            await record.add_use([call()], rows, [session()])
+            await record.add_usage([call()], rows, [session()])
 
     async with asyncio.timeout(PATIENCE_S * 3):
         await asyncio.gather(write(one, False), write(other, True), write(one, True))
-    assert {row.calls for row in await one.daily_use(TODAY)} == {60}
-    assert len(await other.calls(limit=100)) == 60
-    assert (await one.ledger_total()).shown == 600
+    assert {row.calls for row in await one.load_daily_usage(TODAY)} == {60}
+    assert len(await other.load_calls(limit=100)) == 60
+    assert (await one.load_ledger_total()).shown == 600
 
 
-async def test_who_is_cancelled_while_writing_stops_nobody_else(record: Record):
+async def test_who_is_cancelled_while_writing_stops_nobody_else(record: GatewayStore):
     await record.open()
-    writers = [asyncio.create_task(record.add_use([call() for _ in range(500)], [], [])) for _ in range(6)]
+    writers = [asyncio.create_task(record.add_usage([call() for _ in range(500)], [], [])) for _ in range(6)]
     await asyncio.sleep(0)
     for writer in writers[::2]:
         writer.cancel()
     async with asyncio.timeout(PATIENCE_S):
         outcomes = await asyncio.gather(*writers, return_exceptions=True)
     assert all(outcome is None for outcome in outcomes[1::2])
-    await record.add_use([call()], [], [])
-    found = await record.calls(limit=10_000)
+    await record.add_usage([call()], [], [])
+    found = await record.load_calls(limit=10_000)
     assert len(found) % 500 == 1
     assert len(found) > 1_500
 
 
 async def test_reading_does_not_wait_for_a_writer(new_record: NewRecord):
     one, other = new_record(), new_record()
-    await one.add_use([call()], [], [])
+    await one.add_usage([call()], [], [])
     await other.open()
-    writing = asyncio.create_task(one.add_use([call(at=NOW + n) for n in range(20_000)], [], []))
+    writing = asyncio.create_task(one.add_usage([call(at=NOW + n) for n in range(20_000)], [], []))
     async with asyncio.timeout(PATIENCE_S):
         while not writing.done():
-            assert len(await other.calls(limit=30_000)) in (1, 20_001)
+            assert len(await other.load_calls(limit=30_000)) in (1, 20_001)
         await writing
 
 
 # Retention
 
 
-async def test_pruning_drops_what_is_too_old(record: Record):
+async def test_pruning_drops_what_is_too_old(record: GatewayStore):
     old = NOW - 31 * DAY
-    await record.add_use(
+    await record.add_usage(
         [call(at=old), call()],
         [count(day=TODAY - 401), count(day=TODAY - 400), count()],
         [session("old", at=NOW - 91 * DAY), session("new")],
     )
     assert await record.prune(Retention(), NOW) == 3
-    assert [row.at for row in await record.calls()] == [NOW]
-    assert [row.day for row in await record.daily_use(0)] == [TODAY - 400, TODAY]
-    assert [row.session for row in await record.ledger_sessions()] == ["new"]
+    assert [row.at for row in await record.load_calls()] == [NOW]
+    assert [row.day for row in await record.load_daily_usage(0)] == [TODAY - 400, TODAY]
+    assert [row.session for row in await record.load_ledger_sessions()] == ["new"]
     assert await record.prune(Retention(), NOW) == 0
 
 
-async def test_sessions_that_are_dropped_still_count_in_the_total(record: Record):
-    await record.add_use(
+async def test_sessions_that_are_dropped_still_count_in_the_total(record: GatewayStore):
+    await record.add_usage(
         [], [], [session("old", at=NOW - 91 * DAY), session("older", at=NOW - 99 * DAY), session("new")]
     )
-    total = await record.ledger_total()
+    total = await record.load_ledger_total()
     assert total.sessions == 3
     await record.prune(Retention(), NOW)
-    assert await record.ledger_total() == total
+    assert await record.load_ledger_total() == total
     await record.prune(Retention(sessions_days=0), NOW + DAY)
-    assert await record.ledger_total() == total
-    assert await record.ledger_sessions() == []
-    await record.forget_use()
-    assert (await record.ledger_total()).sessions == 0
+    assert await record.load_ledger_total() == total
+    assert await record.load_ledger_sessions() == []
+    await record.forget_usage()
+    assert (await record.load_ledger_total()).sessions == 0
 
 
-async def test_pruning_keeps_the_latest_of_too_many_calls(record: Record):
-    await record.add_use([call(at=NOW + n) for n in range(10)], [], [])
+async def test_pruning_keeps_the_latest_of_too_many_calls(record: GatewayStore):
+    await record.add_usage([call(at=NOW + n) for n in range(10)], [], [])
     assert await record.prune(Retention(max_calls=4), NOW) == 6
-    assert [row.at - NOW for row in await record.calls()] == [9, 8, 7, 6]
+    assert [row.at - NOW for row in await record.load_calls()] == [9, 8, 7, 6]
     assert await record.prune(Retention(max_calls=0), NOW) == 4
-    await record.add_use([call()], [], [])
-    assert (await record.calls())[0].id > 10  # no id is given twice
+    await record.add_usage([call()], [], [])
+    assert (await record.load_calls())[0].id > 10  # no id is given twice
 
 
-async def test_a_tool_that_is_long_gone_is_forgotten_and_one_that_is_there_is_not(record: Record):
+async def test_a_tool_that_is_long_gone_is_forgotten_and_one_that_is_there_is_not(record: GatewayStore):
     await record.save_servers([offering("s", "stays", "goes")], origin="a")
     await record.save_servers([offering("s", "stays", at=NOW + 1)], origin="a")
     await record.prune(Retention(daily_days=10), NOW + 20 * DAY)
-    assert [tool.tool for tool in await record.seen_tools()] == ["stays"]
+    assert [tool.tool for tool in await record.load_tool_history()] == ["stays"]
 
 
 # What exists
@@ -286,71 +286,71 @@ async def test_what_a_server_offers_is_found_by_its_fingerprint_as_it_was(new_re
     given = offering("s", "one", "two")
     await new_record().save_servers([given, offering("other", "x")], origin="a")
     record = new_record()
-    assert await record.manifests({"s": "f"}, {}) == {"s": given.manifest}
-    assert set(await record.manifests({"s": "f", "other": "f", "third": "f"}, {})) == {"s", "other"}
-    assert await record.manifests({"s": "another"}, {}) == {}
-    assert await record.manifests({"s": "f"}, {"s": NOW}) == {}
-    assert set(await record.manifests({"s": "f"}, {"s": NOW - 1})) == {"s"}
-    assert await record.manifests({}, {}) == {}
+    assert await record.load_manifests({"s": "f"}, {}) == {"s": given.manifest}
+    assert set(await record.load_manifests({"s": "f", "other": "f", "third": "f"}, {})) == {"s", "other"}
+    assert await record.load_manifests({"s": "another"}, {}) == {}
+    assert await record.load_manifests({"s": "f"}, {"s": NOW}) == {}
+    assert set(await record.load_manifests({"s": "f"}, {"s": NOW - 1})) == {"s"}
+    assert await record.load_manifests({}, {}) == {}
 
 
-async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gone(record: Record):
+async def test_a_tool_has_a_first_and_a_last_moment_and_is_marked_when_it_is_gone(record: GatewayStore):
     await record.save_servers([offering("s", "stays", "goes")], origin="a")
     await record.save_servers([offering("s", "stays", "comes", at=NOW + 10)], origin="a")
-    assert await record.seen_tools("s") == [
-        SeenTool("s", "comes", "hash of comes", "c", NOW + 10, NOW + 10),
-        SeenTool("s", "goes", "hash of goes", "c", NOW, NOW, gone=True),
-        SeenTool("s", "stays", "hash of stays", "c", NOW, NOW + 10),
+    assert await record.load_tool_history("s") == [
+        ToolHistory("s", "comes", "hash of comes", "c", NOW + 10, NOW + 10),
+        ToolHistory("s", "goes", "hash of goes", "c", NOW, NOW, gone=True),
+        ToolHistory("s", "stays", "hash of stays", "c", NOW, NOW + 10),
     ]
     await record.save_servers([offering("s", "stays", "goes", at=NOW + 20)], origin="a")
-    seen = {tool.tool: tool for tool in await record.seen_tools()}
+    seen = {tool.tool: tool for tool in await record.load_tool_history()}
     assert (seen["goes"].gone, seen["goes"].first_seen, seen["goes"].last_seen) == (False, NOW, NOW + 20)
-    assert await record.seen_tools("nobody") == []
+    assert await record.load_tool_history("nobody") == []
 
 
-async def test_a_definition_that_changes_is_counted(record: Record):
+async def test_a_definition_that_changes_is_counted(record: GatewayStore):
     first = offering("s", "t")
     changed = KnownServer(
         dataclasses.replace(first.manifest, listed_at=NOW + 1), "S", "c", (KnownTool("t", "another hash", "d"),)
     )
     await record.save_servers([first], origin="a")
     await record.save_servers([changed], origin="a")
-    assert await record.seen_tools() == [SeenTool("s", "t", "another hash", "d", NOW, NOW + 1, False, 1)]
+    assert await record.load_tool_history() == [ToolHistory("s", "t", "another hash", "d", NOW, NOW + 1, False, 1)]
 
 
-async def test_the_same_listing_again_only_moves_the_last_moment(record: Record):
+async def test_the_same_listing_again_only_moves_the_last_moment(record: GatewayStore):
     await record.save_servers([offering("s", "t")], origin="a")
     await record.save_servers([offering("s", "t", at=NOW + 5)], origin="a")
-    assert [(tool.first_seen, tool.last_seen) for tool in await record.seen_tools()] == [(NOW, NOW + 5)]
-    assert (await record.manifests({"s": "f"}, {}))["s"].listed_at == NOW + 5
+    assert [(tool.first_seen, tool.last_seen) for tool in await record.load_tool_history()] == [(NOW, NOW + 5)]
+    assert (await record.load_manifests({"s": "f"}, {}))["s"].listed_at == NOW + 5
 
 
-async def test_an_older_listing_that_comes_late_changes_nothing(record: Record):
+async def test_an_older_listing_that_comes_late_changes_nothing(record: GatewayStore):
     newer = offering("s", "new", at=NOW + 10)
     await record.save_servers([newer], origin="a")
     await record.save_servers([offering("s", "old", at=NOW)], origin="b")
-    assert await record.manifests({"s": "f"}, {}) == {"s": newer.manifest}
-    assert [tool.tool for tool in await record.seen_tools()] == ["new"]
+    assert await record.load_manifests({"s": "f"}, {}) == {"s": newer.manifest}
+    assert [tool.tool for tool in await record.load_tool_history()] == ["new"]
 
 
-async def test_a_wrong_clock_does_not_have_the_last_word(record: Record):
+async def test_a_wrong_clock_does_not_have_the_last_word(record: GatewayStore):
     await record.save_servers([offering("s", "ahead", at=NOW * 10)], origin="a")
     await record.save_servers([offering("s", "true", at=NOW)], origin="b")
-    assert [tool.name for tool in (await record.manifests({"s": "f"}, {}))["s"].tools] == ["true"]
+    assert [tool.name for tool in (await record.load_manifests({"s": "f"}, {}))["s"].tools] == ["true"]
 
 
-async def test_gateways_with_different_configurations_do_not_overwrite_each_other(record: Record):
+async def test_gateways_with_different_configurations_do_not_overwrite_each_other(record: GatewayStore):
     await record.save_servers([offering("s", "a", fingerprint="one")], origin="a")
     await record.save_servers([offering("s", "b", fingerprint="two")], origin="b")
     for fingerprint, tool in (("one", "a"), ("two", "b")):
-        found = await record.manifests({"s": fingerprint}, {})
+        found = await record.load_manifests({"s": fingerprint}, {})
         assert [row.name for row in found["s"].tools] == [tool]
 
 
-async def test_configurations_that_come_and_go_do_not_pile_up(record: Record):
+async def test_configurations_that_come_and_go_do_not_pile_up(record: GatewayStore):
     for number in range(8):
         await record.save_servers([offering("s", "t", fingerprint=f"f{number}", at=NOW + number)], origin="a")
-    kept = [number for number in range(8) if await record.manifests({"s": f"f{number}"}, {})]
+    kept = [number for number in range(8) if await record.load_manifests({"s": f"f{number}"}, {})]
     assert kept == [4, 5, 6, 7]
 
 
@@ -364,23 +364,23 @@ async def test_several_gateways_may_save_one_server_at_once(new_record: NewRecor
                 for n, (record, offer) in enumerate(zip(records, offers, strict=True))
             )
         )
-    found = await records[0].manifests({"s": "f"}, {})
+    found = await records[0].load_manifests({"s": "f"}, {})
     assert found == {"s": offers[2].manifest}
-    assert [tool.tool for tool in await records[1].seen_tools() if not tool.gone] == ["both", "t2"]
+    assert [tool.tool for tool in await records[1].load_tool_history() if not tool.gone] == ["both", "t2"]
 
 
-async def test_a_catalog_of_thousands_is_saved_at_once(record: Record):
+async def test_a_catalog_of_thousands_is_saved_at_once(record: GatewayStore):
     servers = [offering(f"s{n}", *(f"tool_{m}" for m in range(20))) for n in range(200)]
     await record.save_servers(servers, origin="a")
-    assert len(await record.seen_tools()) == 4_000
-    found = await record.manifests({f"s{n}": "f" for n in range(200)}, {})
+    assert len(await record.load_tool_history()) == 4_000
+    found = await record.load_manifests({f"s{n}": "f" for n in range(200)}, {})
     assert found == {server.manifest.server: server.manifest for server in servers}
 
 
-async def test_a_server_without_tools_is_known_too(record: Record):
+async def test_a_server_without_tools_is_known_too(record: GatewayStore):
     await record.save_servers([offering("s")], origin="a")
-    assert (await record.manifests({"s": "f"}, {}))["s"].tools == ()
-    assert await record.seen_tools() == []
+    assert (await record.load_manifests({"s": "f"}, {}))["s"].tools == ()
+    assert await record.load_tool_history() == []
 
 
 # Categories and tiers
@@ -388,22 +388,22 @@ async def test_a_server_without_tools_is_known_too(record: Record):
 
 async def test_categories_are_replaced_whole(new_record: NewRecord):
     record = new_record()
-    assert await record.categories() == []
+    assert await record.load_categories() == []
     await record.save_categories([CategoryRow("web", "Web", "Pages.", 3, 1), CategoryRow("a", "A", "B", 1, 1)])
     await record.save_categories([CategoryRow("web", "The web", "Pages.", 4, 2), CategoryRow("data", "Data", "Rows.")])
     expected = [CategoryRow("data", "Data", "Rows."), CategoryRow("web", "The web", "Pages.", 4, 2)]
-    assert await new_record().categories() == expected
+    assert await new_record().load_categories() == expected
 
 
 async def test_tiers_are_replaced_whole_and_say_when_they_were_computed(new_record: NewRecord):
     record = new_record()
-    assert await record.tiers() == (0.0, [])
+    assert await record.load_tiers() == (0.0, [])
     await record.save_tiers([TierRow("s", "old", 0.1, "cold")], at=NOW, origin="a")
     rows = [TierRow("s", "hot", 0.9, "hot"), TierRow("s", "cold", 0.25, "cold")]
     await record.save_tiers(rows[::-1], at=NOW + 1, origin="a")
-    assert await new_record().tiers() == (NOW + 1, rows)
+    assert await new_record().load_tiers() == (NOW + 1, rows)
     await record.save_tiers([], at=NOW + 2, origin="a")
-    assert await record.tiers() == (NOW + 2, [])
+    assert await record.load_tiers() == (NOW + 2, [])
 
 
 async def test_gateways_that_compute_tiers_at_once_leave_one_computation(new_record: NewRecord):
@@ -416,42 +416,44 @@ async def test_gateways_that_compute_tiers_at_once_leave_one_computation(new_rec
             ),
             *(record.save_categories([CategoryRow("web", str(n), "")]) for n, record in enumerate(records)),
         )
-    at, rows = await records[0].tiers()
+    at, rows = await records[0].load_tiers()
     assert {row.score for row in rows} == {at - NOW}
     assert len(rows) == 50
-    assert len(await records[0].categories()) == 1
+    assert len(await records[0].load_categories()) == 1
 
 
 # Hostile text
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "x" * 100_000, HOSTILE * 500, ""], ids=["odd", "long", "both", "empty"])
-async def test_any_name_comes_back_as_it_was(record: Record, name: str):
+async def test_any_name_comes_back_as_it_was(record: GatewayStore, name: str):
     given = CallRow(NOW, name, name, name, 1.0, True, False, name, name, name)
     daily = DailyRow(TODAY, name, name, 1, 1, 1, NOW)
     ledger = LedgerRow(name, name, name, NOW, NOW, 1)
-    await record.add_use([given], [daily, daily], [ledger, ledger])
-    assert [dataclasses.replace(row, id=0) for row in await record.calls(server=name, tool=name)] == [given]
-    assert await record.daily_use(0) == [dataclasses.replace(daily, calls=2, successes=2)]
-    assert await record.ledger_sessions() == [ledger]
+    await record.add_usage([given], [daily, daily], [ledger, ledger])
+    assert [dataclasses.replace(row, id=0) for row in await record.load_calls(server=name, tool=name)] == [given]
+    assert await record.load_daily_usage(0) == [dataclasses.replace(daily, calls=2, successes=2)]
+    assert await record.load_ledger_sessions() == [ledger]
 
     manifest = Manifest(name, name, name, b"\x00", b"", (ToolRow(name, name, b"\x00", (name,) if name else ()),), NOW)
     await record.save_servers([KnownServer(manifest, name, name, (KnownTool(name, name, name),))], origin="a")
-    assert await record.manifests({name: name}, {}) == {name: manifest}
-    assert await record.seen_tools(name) == [SeenTool(name, name, name, name, NOW, NOW)]
+    assert await record.load_manifests({name: name}, {}) == {name: manifest}
+    assert await record.load_tool_history(name) == [ToolHistory(name, name, name, name, NOW, NOW)]
 
     await record.save_categories([CategoryRow(name, name, name)])
-    assert await record.categories() == [CategoryRow(name, name, name)]
+    assert await record.load_categories() == [CategoryRow(name, name, name)]
     await record.save_tiers([TierRow(name, name, 0.5, name)], at=NOW, origin=name[:100])
-    assert await record.tiers() == (NOW, [TierRow(name, name, 0.5, name)])
+    assert await record.load_tiers() == (NOW, [TierRow(name, name, 0.5, name)])
 
 
-async def test_names_that_only_look_alike_are_not_mixed_up(record: Record):
+async def test_names_that_only_look_alike_are_not_mixed_up(record: GatewayStore):
     names = ["\x00", "\x1a0000", "\x1a", "0000", "a", "A", "ä", "a\u0308", " a", "a "]
-    await record.add_use([], [count(tool=name, calls=n) for n, name in enumerate(names)], [])
-    assert {row.tool: row.calls for row in await record.daily_use(0)} == {name: n for n, name in enumerate(names)}
-    await record.add_use([], [count(server="ab", tool="c"), count(server="a", tool="bc")], [])
-    assert len(await record.daily_use(0)) == len(names) + 2
+    await record.add_usage([], [count(tool=name, calls=n) for n, name in enumerate(names)], [])
+    assert {row.tool: row.calls for row in await record.load_daily_usage(0)} == {
+        name: n for n, name in enumerate(names)
+    }
+    await record.add_usage([], [count(server="ab", tool="c"), count(server="a", tool="bc")], [])
+    assert len(await record.load_daily_usage(0)) == len(names) + 2
 
 
 # News
@@ -461,10 +463,10 @@ async def test_gateways_hear_of_each_others_catalog_and_tiers(new_record: NewRec
     one, other = new_record(), new_record()
     async with following(one, "one") as heard:
         await other.save_servers([offering("s", "t")], origin="other")
-        assert await next_of(heard) == News("catalog", "s" if one.shared else "")
-        assert set(await one.manifests({"s": "f"}, {"s": 0.0})) == {"s"}
+        assert await next_of(heard) == ChangeNotification("catalog", "s" if one.is_shared else "")
+        assert set(await one.load_manifests({"s": "f"}, {"s": 0.0})) == {"s"}
         await other.save_tiers([], at=NOW, origin="other")
-        assert await next_of(heard) == News("tiers")
+        assert await next_of(heard) == ChangeNotification("tiers")
 
 
 async def test_nobody_is_told_of_use_of_what_is_the_same_or_of_their_own(new_record: NewRecord):
@@ -473,10 +475,10 @@ async def test_nobody_is_told_of_use_of_what_is_the_same_or_of_their_own(new_rec
     async with following(one, "one") as heard:
         await other.save_servers([offering("s", "t", at=NOW + 1)], origin="other")
         await other.save_servers([offering("s", "t", at=NOW + 2, category="moved")], origin="other")
-        await other.add_use([call()], [count()], [session()])
+        await other.add_usage([call()], [count()], [session()])
         await one.save_servers([offering("own", "t")], origin="one")
         await other.save_tiers([], at=NOW, origin="other")
-        assert await next_of(heard) == News("tiers")
+        assert await next_of(heard) == ChangeNotification("tiers")
         assert heard.empty()
 
 
@@ -485,16 +487,16 @@ async def test_what_was_told_between_opening_and_following_is_heard(new_record: 
     await one.open()
     await other.save_servers([offering("s", "t")], origin="other")
     async with following(one, "one") as heard:
-        assert await next_of(heard) == News("catalog")
+        assert await next_of(heard) == ChangeNotification("catalog")
 
 
 async def test_a_change_of_many_servers_is_one_piece_of_news(new_record: NewRecord):
     one, other = new_record(), new_record()
     async with following(one, "one") as heard:
         await other.save_servers([offering(f"s{n}", "t") for n in range(200)], origin="other")
-        assert await next_of(heard) == News("catalog")
+        assert await next_of(heard) == ChangeNotification("catalog")
         await other.save_servers([offering("x" * 50_000, "t")], origin="other")
-        assert await next_of(heard) == News("catalog")
+        assert await next_of(heard) == ChangeNotification("catalog")
 
 
 async def test_following_ends_when_it_is_cancelled_and_may_begin_again(new_record: NewRecord):
@@ -503,17 +505,19 @@ async def test_following_ends_when_it_is_cancelled_and_may_begin_again(new_recor
         pass
     async with following(one, "one") as heard:
         await other.save_tiers([], at=NOW, origin="other")
-        assert await next_of(heard) == News("tiers")
+        assert await next_of(heard) == ChangeNotification("tiers")
 
 
-async def test_the_record_opens_once_however_many_ask(record: Record):
+async def test_the_record_opens_once_however_many_ask(record: GatewayStore):
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*(record.open() for _ in range(5)), record.add_use([call()], [], []), record.calls())
-    assert len(await record.calls()) == 1
+        await asyncio.gather(
+            *(record.open() for _ in range(5)), record.add_usage([call()], [], []), record.load_calls()
+        )
+    assert len(await record.load_calls()) == 1
 
 
-async def test_a_closed_record_opens_again_when_it_is_used(record: Record):
-    await record.add_use([call()], [], [])
+async def test_a_closed_record_opens_again_when_it_is_used(record: GatewayStore):
+    await record.add_usage([call()], [], [])
     await record.close()
     await record.close()
-    assert len(await record.calls()) == 1
+    assert len(await record.load_calls()) == 1

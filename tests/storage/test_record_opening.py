@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from portico.storage.record import Record, RecordUnavailable
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
 from portico.storage.rows import CallRow, Retention
-from portico.storage.sql.address import Postgres, Sqlite, read_address
+from portico.storage.sql.database_url import PostgresAddress, SqliteAddress, parse_address
 from tests.fixtures.postgres import GUARDED, PASSWORD, PostgresDatabase
 from tests.storage.conftest import NewRecord
 
@@ -28,8 +28,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "record.sqlite3"
 
 
-async def unavailable(record: Record) -> RecordUnavailable:
-    with pytest.raises(RecordUnavailable) as caught:
+async def unavailable(record: GatewayStore) -> StoreUnavailable:
+    with pytest.raises(StoreUnavailable) as caught:
         await record.open()
     assert caught.value.advice
     assert record.problem == f"{caught.value.message} {caught.value.advice}".strip()
@@ -57,10 +57,10 @@ async def unavailable(record: Record) -> RecordUnavailable:
     ],
 )
 def test_postgresql_is_spelt_in_several_ways_and_shown_without_a_password(url: str, dsn: str, shown: str):
-    address = read_address(url, None)
-    assert isinstance(address, Postgres)
-    assert (address.dsn, address.shown) == (dsn, shown)
-    assert Record(url, None).shared
+    address = parse_address(url, None)
+    assert isinstance(address, PostgresAddress)
+    assert (address.dsn, address.display_name) == (dsn, shown)
+    assert GatewayStore(url, None).is_shared
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_postgresql_is_spelt_in_several_ways_and_shown_without_a_password(url: s
     ],
 )
 def test_a_sqlite_file_is_named_by_a_url_or_is_the_default(url: str | None, path: Path | None):
-    assert read_address(url, Path("default.db")) == Sqlite(path)
-    assert not Record(url, None).shared
+    assert parse_address(url, Path("default.db")) == SqliteAddress(path)
+    assert not GatewayStore(url, None).is_shared
 
 
 @pytest.mark.parametrize(
@@ -106,28 +106,28 @@ def test_a_sqlite_file_is_named_by_a_url_or_is_the_default(url: str | None, path
     ],
 )
 async def test_what_cannot_be_used_is_refused_with_advice_that_repeats_no_password(url: str):
-    error = await unavailable(Record(url, None))
+    error = await unavailable(GatewayStore(url, None))
     assert "SECRET" not in str(error)
 
 
 async def test_sslmode_is_understood(postgres: PostgresDatabase):
-    error = await unavailable(Record(postgres.server.url(postgres.name, more="&sslmode=surely"), None))
+    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, more="&sslmode=surely"), None))
     assert "sslmode" in error.message
-    record = Record(postgres.server.url(postgres.name, more="&sslmode=disable"), None)
+    record = GatewayStore(postgres.server.url(postgres.name, more="&sslmode=disable"), None)
     await record.open()
     await record.close()
 
 
 async def test_a_setting_postgresql_does_not_know_is_named(postgres: PostgresDatabase):
-    error = await unavailable(Record(postgres.server.url(postgres.name, more="&colour=red"), None))
+    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, more="&colour=red"), None))
     assert "colour" in error.message
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
 async def test_every_spelling_connects(postgres: PostgresDatabase, scheme: str):
-    record = Record(postgres.server.url(postgres.name, scheme=scheme), None)
-    await record.add_use([CALL], [], [])
-    assert len(await record.calls()) == 1
+    record = GatewayStore(postgres.server.url(postgres.name, scheme=scheme), None)
+    await record.add_usage([CALL], [], [])
+    assert len(await record.load_calls()) == 1
     await record.close()
 
 
@@ -136,7 +136,7 @@ async def test_every_spelling_connects(postgres: PostgresDatabase, scheme: str):
 
 async def test_a_wrong_password_is_said_and_not_repeated(postgres: PostgresDatabase):
     wrong = "hunter2%2Fx"
-    error = await unavailable(Record(postgres.server.url(postgres.name, f"{GUARDED}:{wrong}"), None))
+    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, f"{GUARDED}:{wrong}"), None))
     assert "password" in error.message
     assert "hunter2" not in str(error)
     assert "hunter2" not in repr(error.__cause__)
@@ -145,37 +145,37 @@ async def test_a_wrong_password_is_said_and_not_repeated(postgres: PostgresDatab
 async def test_a_password_with_every_separator_is_taken_when_it_is_encoded(postgres: PostgresDatabase):
     from urllib.parse import quote
 
-    record = Record(postgres.server.url(postgres.name, f"{GUARDED}:{quote(PASSWORD, safe='')}"), None)
-    await record.add_use([CALL], [], [])
+    record = GatewayStore(postgres.server.url(postgres.name, f"{GUARDED}:{quote(PASSWORD, safe='')}"), None)
+    await record.add_usage([CALL], [], [])
     await record.close()
 
 
 async def test_a_missing_database_is_said_with_what_to_do(postgres: PostgresDatabase):
-    error = await unavailable(Record(postgres.server.url("nothing_here"), None))
+    error = await unavailable(GatewayStore(postgres.server.url("nothing_here"), None))
     assert "nothing_here" in error.message
     assert "createdb" in error.advice
 
 
 async def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresDatabase):
     postgres.sql(f"create role reader_{postgres.name} login; revoke create on schema public from public;")
-    error = await unavailable(Record(postgres.server.url(postgres.name, f"reader_{postgres.name}"), None))
+    error = await unavailable(GatewayStore(postgres.server.url(postgres.name, f"reader_{postgres.name}"), None))
     assert "Grant" in error.advice
 
 
 async def test_a_server_that_is_down_is_tried_again_by_the_next_use(postgres: PostgresDatabase):
-    record = Record(postgres.server.url("comes_later"), None)
+    record = GatewayStore(postgres.server.url("comes_later"), None)
     await unavailable(record)
-    with pytest.raises(RecordUnavailable):
-        await record.add_use([CALL], [], [])
+    with pytest.raises(StoreUnavailable):
+        await record.add_usage([CALL], [], [])
     postgres.server.sql("create database comes_later;")
-    await record.add_use([CALL], [], [])
+    await record.add_usage([CALL], [], [])
     assert record.problem == ""
     await record.close()
 
 
 async def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    error = await unavailable(Record("postgresql://u:SECRET@h/d", None))
+    error = await unavailable(GatewayStore("postgresql://u:SECRET@h/d", None))
     assert "portico-mcp[postgres]" in error.advice
     assert "SECRET" not in str(error)
 
@@ -186,7 +186,7 @@ async def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.Mo
 _OPEN = """
 import asyncio, sys
 from pathlib import Path
-from portico.storage.record import Record
+from portico.storage.gateway_store import Record
 from portico.storage.rows import CallRow
 
 async def main():
@@ -223,8 +223,8 @@ async def test_gateways_that_start_at_once_make_the_tables_once(kind: str, path:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     assert [out for out, _ in ends] == [b"done\n"] * 6
-    record = Record(url or None, path)
-    assert len(await record.calls()) == 6
+    record = GatewayStore(url or None, path)
+    assert len(await record.load_calls()) == 6
     await record.close()
 
 
@@ -232,15 +232,15 @@ async def test_several_records_of_one_process_may_open_at_once(new_record: NewRe
     records = [new_record() for _ in range(4)]
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(record.open() for record in records))
-    await records[0].add_use([CALL], [], [])
-    assert len(await records[3].calls()) == 1
+    await records[0].add_usage([CALL], [], [])
+    assert len(await records[3].load_calls()) == 1
 
 
 async def test_a_record_of_a_newer_portico_is_refused_and_left_alone(
     new_record: NewRecord, monkeypatch: pytest.MonkeyPatch
 ):
     record = new_record()
-    await record.add_use([CALL], [], [])
+    await record.add_usage([CALL], [], [])
     await _sql(record, "update portico_version set version_num = '9999'")
     await record.close()
     error = await unavailable(new_record())
@@ -248,7 +248,7 @@ async def test_a_record_of_a_newer_portico_is_refused_and_left_alone(
     assert "Update" in error.advice
     # What was refused was left as it was.
     monkeypatch.setattr("portico.storage.sql.migration.HEAD", "9999")
-    assert len(await new_record().calls()) == 1
+    assert len(await new_record().load_calls()) == 1
 
 
 async def test_the_tables_are_those_the_migrations_make(new_record: NewRecord):
@@ -276,16 +276,16 @@ def test_the_newest_migration_is_the_one_that_is_expected():
 
 
 async def test_a_migration_waits_for_the_one_that_is_under_way(postgres: PostgresDatabase):
+    from portico.storage.sql.bulk_rows import acquire_lock
     from portico.storage.sql.migration import HEAD
-    from portico.storage.sql.upsert import exclusively
 
-    first, second = Record(postgres.url, None), Record(postgres.url, None)
+    first, second = GatewayStore(postgres.url, None), GatewayStore(postgres.url, None)
     database = await _database(first)
     await _sql(first, "update portico_version set version_num = '0000'")
     held, free = asyncio.Event(), asyncio.Event()
 
     async def hold(db: Any) -> None:
-        await exclusively(db, "migration")
+        await acquire_lock(db, "migration")
         held.set()
         await free.wait()
         await db.exec_driver_sql(f"update portico_version set version_num = '{HEAD}'")
@@ -307,8 +307,8 @@ async def test_a_migration_waits_for_the_one_that_is_under_way(postgres: Postgre
 
 
 async def test_the_file_is_its_owners_alone_and_several_may_use_it(path: Path):
-    record = Record(None, path)
-    await record.add_use([CALL], [], [])
+    record = GatewayStore(None, path)
+    await record.add_usage([CALL], [], [])
     with contextlib.closing(sqlite3.connect(path)) as db:
         assert db.execute("pragma journal_mode").fetchone() == ("wal",)
     if sys.platform != "win32":
@@ -319,10 +319,10 @@ async def test_the_file_is_its_owners_alone_and_several_may_use_it(path: Path):
 
 async def test_a_damaged_file_is_set_aside_and_begun_anew(path: Path, caplog: pytest.LogCaptureFixture):
     _write(path, b"this is no database, and never was one" * 100)
-    record = Record(None, path)
+    record = GatewayStore(None, path)
     with caplog.at_level(logging.WARNING):
-        await record.add_use([CALL], [], [])
-    assert len(await record.calls()) == 1
+        await record.add_usage([CALL], [], [])
+    assert len(await record.load_calls()) == 1
     assert path.with_name("record.sqlite3.unreadable").read_bytes().startswith(b"this is no")
     assert "begun anew" in caplog.text
     assert record.problem == ""
@@ -330,17 +330,17 @@ async def test_a_damaged_file_is_set_aside_and_begun_anew(path: Path, caplog: py
 
 
 async def test_a_file_that_is_damaged_while_it_is_used_is_begun_anew_too(path: Path):
-    record = Record(None, path)
-    await record.add_use([CALL] * 2_000, [], [])
+    record = GatewayStore(None, path)
+    await record.add_usage([CALL] * 2_000, [], [])
     await record.close()
     _damage(path)
-    record, other = Record(None, path), Record(None, path)
-    with contextlib.suppress(RecordUnavailable):
+    record, other = GatewayStore(None, path), GatewayStore(None, path)
+    with contextlib.suppress(StoreUnavailable):
         await other.open()
-    await record.add_use([CALL], [], [])
-    assert len(await record.calls()) == 1
+    await record.add_usage([CALL], [], [])
+    assert len(await record.load_calls()) == 1
     # Who held the old file finds the new one, and leaves it where it is.
-    assert len(await other.calls()) == 1
+    assert len(await other.load_calls()) == 1
     assert path.with_name("record.sqlite3.unreadable").exists()
     await record.close()
     await other.close()
@@ -351,7 +351,7 @@ async def test_another_programs_database_is_left_alone(path: Path):
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("create table theirs (x)")
         db.commit()
-    error = await unavailable(Record(f"sqlite:///{path}", None))
+    error = await unavailable(GatewayStore(f"sqlite:///{path}", None))
     assert "another program" in error.message
     with contextlib.closing(sqlite3.connect(path)) as db:
         assert db.execute("select name from sqlite_master").fetchall() == [("theirs",)]
@@ -359,10 +359,10 @@ async def test_another_programs_database_is_left_alone(path: Path):
 
 async def test_a_folder_that_cannot_be_written_costs_only_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "file").write_text("no folder")
-    record = Record(None, tmp_path / "file" / "record.sqlite3")
+    record = GatewayStore(None, tmp_path / "file" / "record.sqlite3")
     with caplog.at_level(logging.WARNING):
-        await record.add_use([CALL], [], [])
-    assert len(await record.calls()) == 1
+        await record.add_usage([CALL], [], [])
+    assert len(await record.load_calls()) == 1
     assert "nothing will be remembered" in record.problem
     assert "nothing will be remembered" in caplog.text
     await record.close()
@@ -370,13 +370,13 @@ async def test_a_folder_that_cannot_be_written_costs_only_memory(tmp_path: Path,
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write anywhere")
 async def test_a_file_that_may_only_be_read_costs_only_memory(path: Path):
-    record = Record(None, path)
-    await record.add_use([CALL], [], [])
+    record = GatewayStore(None, path)
+    await record.add_usage([CALL], [], [])
     await record.close()
     _lock(path)
     try:
-        record = Record(None, path)
-        await record.add_use([CALL], [], [])
+        record = GatewayStore(None, path)
+        await record.add_usage([CALL], [], [])
         assert "nothing will be remembered" in record.problem
         await record.close()
     finally:
@@ -384,35 +384,37 @@ async def test_a_file_that_may_only_be_read_costs_only_memory(path: Path):
 
 
 async def test_without_a_path_there_is_memory(tmp_path: Path):
-    record = Record(None, None)
+    record = GatewayStore(None, None)
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*(record.add_use([CALL], [], []) for _ in range(5)), record.calls(), record.tiers())
-    assert len(await record.calls()) == 5
-    assert (record.problem, record.shared) == ("", False)
-    following = asyncio.create_task(record.follow(lambda _: None, origin="a"))
-    await record.calls()
+        await asyncio.gather(
+            *(record.add_usage([CALL], [], []) for _ in range(5)), record.load_calls(), record.load_tiers()
+        )
+    assert len(await record.load_calls()) == 5
+    assert (record.problem, record.is_shared) == ("", False)
+    following = asyncio.create_task(record.follow_changes(lambda _: None, origin="a"))
+    await record.load_calls()
     assert not following.done()
     following.cancel()
     await record.close()
 
 
 async def test_the_event_loop_runs_on_while_another_process_holds_the_file(path: Path):
-    record = Record(None, path)
+    record = GatewayStore(None, path)
     await record.open()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("begin immediate")
-        writing = asyncio.create_task(record.add_use([CALL], [], []))
+        writing = asyncio.create_task(record.add_usage([CALL], [], []))
         for _ in range(20):
-            assert await record.calls() == []
+            assert await record.load_calls() == []
         assert not writing.done()
         db.execute("rollback")
     async with asyncio.timeout(PATIENCE_S):
         await writing
-    assert len(await record.calls()) == 1
+    assert len(await record.load_calls()) == 1
     await record.close()
 
 
-async def test_results_go_when_their_time_has_come(record: Record):
+async def test_results_go_when_their_time_has_come(record: GatewayStore):
     from portico.storage.sql import tables
 
     database = await _database(record)
@@ -429,7 +431,7 @@ async def test_results_go_when_their_time_has_come(record: Record):
 
 
 async def test_a_record_that_is_held_by_another_program_is_written_when_it_is_let_go(path: Path):
-    record = Record(None, path)
+    record = GatewayStore(None, path)
     await record.open()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin exclusive")
@@ -440,24 +442,24 @@ async def test_a_record_that_is_held_by_another_program_is_written_when_it_is_le
         given_up.cancel()
         other.execute("rollback")
     await asyncio.wait_for(writing, 20)
-    assert (await record.tiers())[0] == 1.0
+    assert (await record.load_tiers())[0] == 1.0
     await record.close()
 
 
 def test_importing_the_record_loads_no_database():
     code = (
-        "import sys, portico.storage.record;"
+        "import sys, portico.storage.gateway_store;"
         "print([name for name in ('sqlalchemy', 'alembic', 'aiosqlite', 'asyncpg') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
 async def test_a_record_that_is_up_to_date_opens_without_alembic(path: Path):
-    record = Record(None, path)
+    record = GatewayStore(None, path)
     await record.open()
     await record.close()
     code = (
-        "import asyncio, sys; from pathlib import Path; from portico.storage.record import Record\n"
+        "import asyncio, sys; from pathlib import Path; from portico.storage.gateway_store import Record\n"
         "async def main():\n  record = Record(None, Path(sys.argv[1])); await record.open(); await record.close()\n"
         "asyncio.run(main()); print('alembic' in sys.modules)"
     )
@@ -481,11 +483,11 @@ def _lock(path: Path) -> None:
     path.parent.chmod(0o500)
 
 
-async def _database(record: Record) -> Any:
+async def _database(record: GatewayStore) -> Any:
     """What the record speaks to: for what has no method yet."""
     await record.open()
     return record._database  # pyright: ignore[reportPrivateUsage]
 
 
-async def _sql(record: Record, statement: str) -> None:
+async def _sql(record: GatewayStore, statement: str) -> None:
     await (await _database(record)).write(lambda db: db.exec_driver_sql(statement))

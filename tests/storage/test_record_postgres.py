@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from portico.storage.record import Record, RecordUnavailable
-from portico.storage.rows import CallRow, News, TierRow
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
+from portico.storage.rows import CallRow, ChangeNotification, TierRow
 from tests.fixtures.postgres import PostgresDatabase
 from tests.storage.test_record import following, next_of, offering
 
@@ -22,8 +22,8 @@ END_ALL = (
 
 
 @contextlib.asynccontextmanager
-async def two_records(postgres: PostgresDatabase) -> AsyncGenerator[tuple[Record, Record]]:
-    one, other = Record(postgres.url, None), Record(postgres.url, None)
+async def two_records(postgres: PostgresDatabase) -> AsyncGenerator[tuple[GatewayStore, GatewayStore]]:
+    one, other = GatewayStore(postgres.url, None), GatewayStore(postgres.url, None)
     await one.open()
     await other.open()
     try:
@@ -63,16 +63,16 @@ async def falling_silent(postgres: PostgresDatabase) -> AsyncGenerator[tuple[str
         relay.close()
 
 
-def database(record: Record) -> Any:
+def database(record: GatewayStore) -> Any:
     return record._database  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_connections_that_were_dropped_are_replaced(postgres: PostgresDatabase):
     async with two_records(postgres) as (one, other):
         for record in (one, other, one):
-            await record.add_use([CALL], [], [])
+            await record.add_usage([CALL], [], [])
             await asyncio.to_thread(postgres.sql, f"{END_ALL};")
-        assert len(await one.calls()) == 3
+        assert len(await one.load_calls()) == 3
 
 
 async def test_a_transaction_that_was_cut_off_before_its_end_is_done_again(postgres: PostgresDatabase):
@@ -88,7 +88,7 @@ async def test_a_transaction_that_was_cut_off_before_its_end_is_done_again(postg
 
         await database(one).write(work)
         assert attempts == [0, 1]
-        assert await other.tiers() == (0.0, [])
+        assert await other.load_tiers() == (0.0, [])
 
 
 async def test_of_two_that_wait_for_each_other_both_get_through(postgres: PostgresDatabase):
@@ -122,67 +122,67 @@ async def test_of_two_that_wait_for_each_other_both_get_through(postgres: Postgr
 async def test_who_follows_is_told_that_anything_may_have_changed_after_a_lost_connection(postgres: PostgresDatabase):
     async with two_records(postgres) as (one, other), following(one, "one") as heard:
         await other.save_tiers([], at=1.0, origin="other")
-        assert await next_of(heard) == News("tiers")
+        assert await next_of(heard) == ChangeNotification("tiers")
         await asyncio.to_thread(postgres.sql, f"{END_ALL};")
         await other.save_servers([offering("missed", "t")], origin="other")
-        await until(heard, News("catalog"))
-        assert await next_of(heard) == News("tiers")
+        await until(heard, ChangeNotification("catalog"))
+        assert await next_of(heard) == ChangeNotification("tiers")
         await other.save_servers([offering("s", "t")], origin="other")
         news = await next_of(heard)
         while news.server == "missed":  # where the connection was back before it was saved
             news = await next_of(heard)
-        assert news == News("catalog", "s")
+        assert news == ChangeNotification("catalog", "s")
 
 
 async def test_what_anybody_else_says_on_the_channel_is_passed_over(postgres: PostgresDatabase):
     async with two_records(postgres) as (one, other), following(one, "one") as heard:
         await other.save_tiers([], at=1.0, origin="other")
-        assert await next_of(heard) == News("tiers")
+        assert await next_of(heard) == ChangeNotification("tiers")
         said = ("nonsense", "[]", "{}", '{"kind": 1}', '{"kind": "x", "server": "", "origin": ""}', "")
         for body in said:
             await asyncio.to_thread(postgres.sql, f"select pg_notify('portico_news', '{body}');")
         await other.save_tiers([], at=2.0, origin="other")
-        assert await next_of(heard) == News("tiers")
+        assert await next_of(heard) == ChangeNotification("tiers")
         assert heard.empty()
 
 
 async def test_news_are_told_with_the_change_and_not_without_it(postgres: PostgresDatabase):
     async with two_records(postgres) as (one, other), following(one, "one") as heard:
         await other.save_servers([offering("first", "t")], origin="other")
-        assert await next_of(heard) == News("catalog", "first")
+        assert await next_of(heard) == ChangeNotification("catalog", "first")
         impossible: Any = None
-        with pytest.raises(RecordUnavailable):
+        with pytest.raises(StoreUnavailable):
             await other.save_tiers([TierRow("s", "t", impossible, "hot")], at=1.0, origin="other")
         await other.save_servers([offering("second", "t")], origin="other")
-        assert await next_of(heard) == News("catalog", "second")
+        assert await next_of(heard) == ChangeNotification("catalog", "second")
 
 
 async def test_other_programs_tables_are_left_alone(postgres: PostgresDatabase):
     postgres.sql("create table calls (x int); create table tools (x int); create table alembic_version (x int);")
     async with two_records(postgres) as (one, _):
-        await one.add_use([CALL], [], [])
-        assert len(await one.calls()) == 1
+        await one.add_usage([CALL], [], [])
+        assert len(await one.load_calls()) == 1
 
 
 async def test_a_record_that_was_lost_says_so_until_it_is_back(postgres: PostgresDatabase):
     async with two_records(postgres) as (one, _):
         await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections false;")
         await asyncio.to_thread(postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};")
-        with pytest.raises(RecordUnavailable):
-            await one.add_use([CALL], [], [])
+        with pytest.raises(StoreUnavailable):
+            await one.add_usage([CALL], [], [])
         assert "PostgreSQL" in one.problem
         await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
-        await one.add_use([CALL], [], [])
+        await one.add_usage([CALL], [], [])
         assert one.problem == ""
 
 
 async def test_a_database_that_falls_silent_does_not_hold_up_the_end(postgres: PostgresDatabase):
     async with falling_silent(postgres) as (url, silent):
-        record = Record(url, None)
-        await record.add_use([CALL], [], [])
+        record = GatewayStore(url, None)
+        await record.add_usage([CALL], [], [])
         async with following(record, "one"):
             silent.set()
-            writing = asyncio.create_task(record.add_use([CALL], [], []))
+            writing = asyncio.create_task(record.add_usage([CALL], [], []))
             await asyncio.wait({writing}, timeout=0.1)
             writing.cancel()
             await asyncio.wait_for(asyncio.wait({writing}), PATIENCE_S)
@@ -199,23 +199,23 @@ async def test_a_listener_that_is_cut_off_says_so_once_and_when_it_is_back(
         await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections false;")
         await asyncio.to_thread(postgres.server.sql, f"{END_ALL.replace('current_database()', repr(postgres.name))};")
         for _ in range(3):  # as long as it takes to be refused a few times
-            with pytest.raises(RecordUnavailable):
-                await one.add_use([CALL], [], [])
+            with pytest.raises(StoreUnavailable):
+                await one.add_usage([CALL], [], [])
             await asyncio.sleep(0.2)
         await asyncio.to_thread(postgres.server.sql, f"alter database {postgres.name} allow_connections true;")
-        await until(heard, News("catalog"))
+        await until(heard, ChangeNotification("catalog"))
         assert caplog.text.count("other gateways are not heard") == 1
 
 
-async def until(heard: "asyncio.Queue[News]", news: News) -> None:
+async def until(heard: "asyncio.Queue[ChangeNotification]", news: ChangeNotification) -> None:
     """Wait for these. What is told while a listener begins is told twice: by the notification, and by its stamp."""
     while await next_of(heard) != news:
         pass
 
 
 async def _calls_of(postgres: PostgresDatabase) -> list[CallRow]:
-    record = Record(postgres.url, None)
+    record = GatewayStore(postgres.url, None)
     try:
-        return await record.calls()
+        return await record.load_calls()
     finally:
         await record.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.storage.result_files import GRACE_S, ResultFiles, TooLarge
+from portico.storage.result_files import GRACE_S, ResultBodyTooLarge, ResultFiles
 
 FAR = 4e9
 
@@ -29,7 +29,7 @@ def test_nobody_else_can_read_a_body(tmp_path: Path):
 
 
 def test_a_body_that_is_too_large_leaves_nothing_behind(tmp_path: Path):
-    with pytest.raises(TooLarge):
+    with pytest.raises(ResultBodyTooLarge):
         ResultFiles(tmp_path).write("a", ["x" * 60, "x" * 60], FAR, 100)
     assert list(tmp_path.iterdir()) == []
 

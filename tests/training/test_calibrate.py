@@ -11,7 +11,7 @@ from benchmarks.contestants import index_of
 from benchmarks.tool_sets import Question, ToolSet
 from training.calibrate import ANSWERABLE, NO_ANSWER, SMALL, TAKEN_OUT, Case
 
-from portico.search import EncoderUnavailable, Index, verdict
+from portico.search import EncoderUnavailable, Index, confidence
 from tests.benchmarks.tiny_set import TOOLS, write_set
 from training import calibrate
 
@@ -70,7 +70,7 @@ def index() -> Index:
         encoder.load()
     except EncoderUnavailable as error:
         pytest.skip(f"the encoder cannot be loaded here: {error}")
-    return index_of(documents, encoder, {it.id: encoder.document(it.description) for it in documents})
+    return index_of(documents, encoder, {it.id: encoder.encode_document(it.description) for it in documents})
 
 
 def test_what_is_heard_is_what_search_judges_by(index: Index):
@@ -80,8 +80,8 @@ def test_what_is_heard_is_what_search_judges_by(index: Index):
     nearness, coverage, choice = found.evidence
     assert choice == pytest.approx(np.log(len(TOOLS)))
     ranking = index.search(text, 10)
-    assert ranking.best == verdict.confidence(nearness, coverage, len(TOOLS))
-    assert found.refused == ranking.weak
+    assert ranking.confidence == confidence.estimate_confidence(nearness, coverage, len(TOOLS))
+    assert found.refused == ranking.is_weak
 
 
 def test_a_tool_called_by_its_name_needs_no_verdict(index: Index):
@@ -96,7 +96,7 @@ def test_the_shipped_constants_refuse_what_search_refuses():
         chance.random(200), chance.random(200), chance.integers(1, 5_000, 200), strict=True
     ):
         evidence = np.array([[nearness, coverage, np.log(count)]])
-        weak = verdict.confidence(float(nearness), float(coverage), int(count)) < verdict.WEAK
+        weak = confidence.estimate_confidence(float(nearness), float(coverage), int(count)) < confidence.WEAK
         assert bool(shipped.refuses(evidence)[0]) == weak
 
 

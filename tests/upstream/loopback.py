@@ -55,10 +55,10 @@ class Ears:
         self.notifications: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue()
         self.losses: asyncio.Queue[str] = asyncio.Queue()
 
-    def notified(self, method: str, params: Raw) -> None:
+    def on_notification(self, method: str, params: Raw) -> None:
         self.notifications.put_nowait((method, params))
 
-    def lost(self, reason: str) -> None:
+    def on_lost(self, reason: str) -> None:
         self.losses.put_nowait(reason)
 
 
@@ -66,7 +66,7 @@ class Caller:
     """The client at the far end of a call: remembers what it is told and answers what it is asked."""
 
     def __init__(self, answers: dict[str, Raw] | None = None, origin: str = "client") -> None:
-        self.origin = origin
+        self.client_key = origin
         self.capabilities: Raw = {}
         self.told: list[tuple[str, Raw]] = []
         self.asked: asyncio.Queue[tuple[str, Raw]] = asyncio.Queue()

@@ -14,8 +14,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from portico.upstream.backend import NO_OPTIONS, Ask, Connection, Raw
-from portico.upstream.openapi.backend import OpenApiBackend
+from portico.upstream.backend import NO_OPTIONS, Connection, Raw, RequestOptions
+from portico.upstream.backends.openapi.backend import OpenApiBackend
 from tests.upstream.loopback import PATIENCE_S, Ears, serve
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "openapi"
@@ -172,7 +172,7 @@ async def api(place: Path | str, base_url: str | None = None, **options: Any) ->
 
 
 async def call(
-    connection: Connection, tool: str, arguments: Mapping[str, Any] | None = None, ask: Ask = NO_OPTIONS
+    connection: Connection, tool: str, arguments: Mapping[str, Any] | None = None, ask: RequestOptions = NO_OPTIONS
 ) -> Raw:
     """Call a tool."""
     async with asyncio.timeout(PATIENCE_S):

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from portico.upstream.backend import Connection, Raw
-from portico.upstream.http import HttpBackend
+from portico.upstream.transports.http import HttpBackend
 from tests.upstream.loopback import PATIENCE_S, Ears, serve
 
 Handler = Callable[[Request, Raw], Awaitable[Response]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from portico.upstream.backend import Connection, Era
-from portico.upstream.stdio import StdioBackend
+from portico.upstream.transports.stdio import StdioBackend
 from tests.fixtures import broken
 from tests.upstream.loopback import Ears
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import psutil
 
-from portico.events import Bus
+from portico.events import EventBus
 from portico.testing import FakeBackend
 from portico.upstream.backend import Connection, Era, Listener
-from portico.upstream.stdio import StdioBackend
-from portico.upstream.supervisor import Upstream
+from portico.upstream.lifecycle.supervisor import Upstream
+from portico.upstream.transports.stdio import StdioBackend
 from tests.upstream.scripted import PATIENCE_S
 
 ECHO = {"name": "echo", "description": "Repeats.", "inputSchema": {"type": "object"}}
@@ -46,7 +46,7 @@ class Slow(FakeBackend):
 
 @asynccontextmanager
 async def upstream(backend: Any, **options: Any) -> AsyncGenerator[Upstream]:
-    watched = Upstream("server", backend, Bus(), **options)
+    watched = Upstream("server", backend, EventBus(), **options)
     try:
         yield watched
     finally:

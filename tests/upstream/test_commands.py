@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from portico.config import BackendConfig, Limits
+from portico.config import BackendConfig, LimitsConfig
 from portico.config.command_tool import CommandTool
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream.backend import Ask, Connection, Raw
-from portico.upstream.commands import checking
-from portico.upstream.commands.answering import plain
-from portico.upstream.commands.running import NotStarted, batch_refusal
-from portico.upstream.factory import make_backend
-from portico.upstream.process import Guard
+from portico.upstream.backend import Connection, Raw, RequestOptions
+from portico.upstream.backends.commands import arguments as checking
+from portico.upstream.backends.commands.program import ProgramNotStarted, explain_batch_refusal
+from portico.upstream.backends.commands.results import clean_output
+from portico.upstream.backends.factory import make_backend
+from portico.upstream.transports.process import ProcessGuard
 from tests.upstream.loopback import PATIENCE_S, Ears
 
 PYTHON = [sys.executable, "-I", "-S"]
@@ -36,10 +36,10 @@ def script(code: str, *words: str) -> list[str]:
 
 @asynccontextmanager
 async def programs(
-    commands: dict[str, Any], limits: Limits | None = None, **more: Any
+    commands: dict[str, Any], limits: LimitsConfig | None = None, **more: Any
 ) -> AsyncGenerator[Connection, None]:
-    guard = Guard()
-    backend = make_backend("p", BackendConfig(commands=commands, **more), limits or Limits(), guard)
+    guard = ProcessGuard()
+    backend = make_backend("p", BackendConfig(commands=commands, **more), limits or LimitsConfig(), guard)
     connection = await backend.connect(Ears())
     try:
         yield connection
@@ -49,7 +49,9 @@ async def programs(
 
 
 async def call(connection: Connection, name: str, timeout: float = PATIENCE_S, **arguments: Any) -> Raw:
-    return await connection.request("tools/call", {"name": name, "arguments": arguments}, Ask(timeout=timeout))
+    return await connection.request(
+        "tools/call", {"name": name, "arguments": arguments}, RequestOptions(timeout=timeout)
+    )
 
 
 async def words(command: Any, arguments: dict[str, Any], given: dict[str, Any], **more: Any) -> list[str]:
@@ -277,9 +279,9 @@ def test_short_forms_say_the_same_as_the_long_ones():
 
 def test_the_items_of_an_array_share_the_time_that_their_pattern_may_take(monkeypatch: pytest.MonkeyPatch):
     tool = CommandTool.model_validate({"command": "x {a}", "arguments": {"a": {"type": "array", "pattern": "[a-z]+"}}})
-    assert not checking.checked(tool, {"a": ["b", "c"]}).problems
-    monkeypatch.setattr(checking, "PATTERNS_S", 0.0)
-    assert "takes too long" in checking.checked(tool, {"a": ["b", "c"]}).problems[0]
+    assert not checking.check_arguments(tool, {"a": ["b", "c"]}).problems
+    monkeypatch.setattr(checking, "MAX_PATTERNS_S", 0.0)
+    assert "takes too long" in checking.check_arguments(tool, {"a": ["b", "c"]}).problems[0]
 
 
 # --- listing
@@ -352,11 +354,13 @@ async def test_text_is_decoded_with_what_is_wrong_replaced_and_colours_taken_out
 
 
 def test_what_only_begins_like_a_sign_for_the_terminal_costs_no_text():
-    assert plain(b"\x1b]0;never ended\nkept\x1bPlost?\nkept") == "0;never ended\nkeptlost?\nkept"
+    assert clean_output(b"\x1b]0;never ended\nkept\x1bPlost?\nkept") == "0;never ended\nkeptlost?\nkept"
 
 
 def test_no_control_character_is_left():
-    assert not set(plain(bytes(range(256)) * 2)) & {chr(n) for n in (*range(9), *range(11, 32), *range(127, 160))}
+    assert not set(clean_output(bytes(range(256)) * 2)) & {
+        chr(n) for n in (*range(9), *range(11, 32), *range(127, 160))
+    }
 
 
 async def test_silence_is_said_with_the_exit_code_and_what_was_said_beside():
@@ -428,7 +432,7 @@ async def test_a_program_may_ignore_its_input():
 
 @pytest.mark.parametrize("code", ["while True: sys.stdout.write('x' * 65536)", "sys.stdout.write('x' * 1_000_001)"])
 async def test_a_flood_is_ended_and_says_its_bound(code: str):
-    async with programs({"it": script(f"import sys\n{code}")}, Limits(max_message_bytes=1_000_000)) as connection:  # pyright: ignore[reportArgumentType]
+    async with programs({"it": script(f"import sys\n{code}")}, LimitsConfig(max_message_bytes=1_000_000)) as connection:  # pyright: ignore[reportArgumentType]
         result = await call(connection, "it")
     assert result["isError"]
     assert "more than 1,000,000 bytes" in text(result)
@@ -436,7 +440,7 @@ async def test_a_flood_is_ended_and_says_its_bound(code: str):
 
 async def test_a_missing_program_fails_its_own_tool_alone():
     async with programs({"lost": "no-such-program-here x", "there": script("print(1)")}) as connection:
-        with pytest.raises(NotStarted, match="does not exist") as failed:
+        with pytest.raises(ProgramNotStarted, match="does not exist") as failed:
             await call(connection, "lost")
         assert not failed.value.retryable
         assert "doctor" in failed.value.advice
@@ -526,4 +530,4 @@ async def test_a_closed_connection_runs_nothing():
     ],
 )
 def test_a_batch_file_gets_no_signs_that_its_shell_would_read(program: str, value: str, refused: bool):
-    assert bool(batch_refusal(program, [value])) is refused
+    assert bool(explain_batch_refusal(program, [value])) is refused

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.config import BackendConfig, Limits
+from portico.config import BackendConfig, LimitsConfig
 from portico.config.command_tool import CommandTool
-from portico.upstream.backend import Ask, Connection, Raw
-from portico.upstream.commands.checking import checked
-from portico.upstream.commands.filling import Refused, filled
-from portico.upstream.factory import make_backend
-from portico.upstream.process import Guard
+from portico.upstream.backend import Connection, Raw, RequestOptions
+from portico.upstream.backends.commands.arguments import check_arguments
+from portico.upstream.backends.commands.command_line import InvalidCommandLine, build_command_line
+from portico.upstream.backends.factory import make_backend
+from portico.upstream.transports.process import ProcessGuard
 from tests.upstream.loopback import PATIENCE_S, Ears
 
 SAID = [sys.executable, "-I", "-S", str(Path(__file__).with_name("said_words.py"))]
@@ -132,15 +132,15 @@ def expected(given_values: dict[str, Any]) -> list[str] | None:
     )
 )
 def test_the_words_are_the_template_with_the_values_and_nothing_else(given_values: dict[str, Any]):
-    call = checked(TOOL, given_values)
+    call = check_arguments(TOOL, given_values)
     wanted = expected(given_values)
     if wanted is None:
         if not call.problems:
-            with pytest.raises(Refused):
-                filled(TOOL, call)
+            with pytest.raises(InvalidCommandLine):
+                build_command_line(TOOL, call)
         return
     assert not call.problems
-    command = filled(TOOL, call)
+    command = build_command_line(TOOL, call)
     assert list(command.words) == [*SAID, *wanted]
     assert command.stdin == given_values.get("value", "")
 
@@ -157,12 +157,12 @@ def test_the_words_are_the_template_with_the_values_and_nothing_else(given_value
     )
 )
 def test_no_json_at_all_makes_words_that_are_not_text(arguments: dict[str, Any]):
-    call = checked(TOOL, arguments)
+    call = check_arguments(TOOL, arguments)
     if call.problems:
         return
     try:
-        command = filled(TOOL, call)
-    except Refused:
+        command = build_command_line(TOOL, call)
+    except InvalidCommandLine:
         return
     operands = command.words.index("--")
     assert list(command.words[: len(SAID)]) == SAID
@@ -177,15 +177,15 @@ class Room:
     """A folder with a program in it that can be called."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.guard = folder, Guard()
+        self.folder, self.guard = folder, ProcessGuard()
         config = BackendConfig(commands={"it": TOOL}, cwd=str(folder))
         self.runner = asyncio.Runner()
-        backend = make_backend("p", config, Limits(), self.guard)
+        backend = make_backend("p", config, LimitsConfig(), self.guard)
         self.connection: Connection = self.runner.run(backend.connect(Ears()))
 
     def call(self, **arguments: Any) -> Raw:
         params = {"name": "it", "arguments": arguments}
-        return self.runner.run(self.connection.request("tools/call", params, Ask(timeout=PATIENCE_S)))
+        return self.runner.run(self.connection.request("tools/call", params, RequestOptions(timeout=PATIENCE_S)))
 
     def close(self) -> None:
         self.runner.run(self.connection.close())

@@ -8,9 +8,9 @@ from typing import Any
 
 from mcp.client import Client
 
-from portico.app import Gateway
+from portico.app import GatewayRuntime
 from portico.config import BackendConfig, Config
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from portico.testing import connect, gateway_over
 
 PATIENCE_S = 60.0
@@ -108,8 +108,8 @@ async def test_no_more_of_them_run_at_once_than_the_server_s_limit(tmp_path: Pat
 async def test_a_changed_command_is_taken_up_and_its_neighbours_stay():
     other = server({"say": [*SAID, "other"]})
     before = Config(servers={"repo": server(), "other": other})
-    async with Gateway(before, manifests=Manifests(None)) as gateway, connect(gateway) as client:
-        await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+    async with GatewayRuntime(before, manifests=ManifestStore(None)) as gateway, connect(gateway) as client:
+        await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
         neighbour = gateway.upstreams["other"]
         changed = {**COMMANDS, "log": {**COMMANDS["log"], "command": [*SAID, "now {count}", "{path}"]}}
         after = before.model_copy(update={"servers": {"repo": server(changed), "other": other}})

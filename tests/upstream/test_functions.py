@@ -10,18 +10,18 @@ import pytest
 from pydantic import BaseModel
 
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream import functions
-from portico.upstream.backend import Ask, Connection, Raw
-from portico.upstream.functions import Function, FunctionsBackend, function_tool
+from portico.upstream.backend import Connection, Raw, RequestOptions
+from portico.upstream.backends import functions
+from portico.upstream.backends.functions import FunctionsBackend, ToolFunction, make_function_tool
 from tests.upstream.loopback import PATIENCE_S, Ears
 
 
-async def connected(*offered: Function) -> Connection:
-    tools = tuple(function_tool(function, f"f{number}") for number, function in enumerate(offered))
+async def connected(*offered: ToolFunction) -> Connection:
+    tools = tuple(make_function_tool(function, f"f{number}") for number, function in enumerate(offered))
     return await FunctionsBackend("mine", tools, "Read me.", "3").connect(Ears())
 
 
-async def call(function: Function, **arguments: Any) -> Raw:
+async def call(function: ToolFunction, **arguments: Any) -> Raw:
     connection = await connected(function)
     async with asyncio.timeout(PATIENCE_S):
         return await connection.request("tools/call", {"name": "f0", "arguments": arguments})
@@ -40,7 +40,7 @@ def convert(amount: float, unit: Literal["m", "ft"] = "m", digits: int | None = 
 
 
 def test_a_signature_is_the_schema_and_a_docstring_the_description():
-    definition = function_tool(convert, annotations={"readOnlyHint": True}).definition
+    definition = make_function_tool(convert, annotations={"readOnlyHint": True}).definition
     assert definition["name"] == "convert"
     assert definition["description"] == "Convert a length.\n\nRounds when told to."
     assert definition["annotations"] == {"readOnlyHint": True}
@@ -54,13 +54,13 @@ def test_what_a_function_gathers_is_no_parameter():
     def gather(a: int, *rest: int, **named: int) -> int:
         return a
 
-    assert list(function_tool(gather).definition["inputSchema"]["properties"]) == ["a"]
+    assert list(make_function_tool(gather).definition["inputSchema"]["properties"]) == ["a"]
 
 
 async def test_a_server_of_functions_introduces_itself_and_lists_them():
     connection = await connected(convert)
-    assert (connection.hello.era, connection.hello.instructions) == ("modern", "Read me.")
-    assert connection.hello.server_info == {"name": "mine", "version": "3"}
+    assert (connection.initialize_info.era, connection.initialize_info.instructions) == ("modern", "Read me.")
+    assert connection.initialize_info.server_info == {"name": "mine", "version": "3"}
     assert [tool["name"] for tool in (await connection.request("tools/list"))["tools"]] == ["f0"]
 
 
@@ -147,7 +147,7 @@ async def test_a_function_out_of_time_is_given_up():
     connection = await connected(release.wait)
     try:
         with pytest.raises(BackendTimeout, match=r"did not return within 0\.05 s"):
-            await connection.request("tools/call", {"name": "f0"}, Ask(timeout=0.05))
+            await connection.request("tools/call", {"name": "f0"}, RequestOptions(timeout=0.05))
     finally:
         release.set()
 

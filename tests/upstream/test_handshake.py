@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from portico.errors import BackendUnavailable, RemoteError
-from portico.upstream import handshake
-from portico.upstream.backend import Era, Hello, Raw
-from portico.upstream.handshake import (
-    DiedOfProbe,
-    Protocols,
-    SpokeBoth,
-    hello_from_discovery,
-    hello_from_handshake,
-    introduce,
+from portico.upstream.backend import Era, InitializeInfo, Raw
+from portico.upstream.protocol import handshake
+from portico.upstream.protocol.handshake import (
+    AmbiguousEra,
+    ProbeFailed,
+    ProtocolSetting,
+    parse_discovery,
+    parse_initialize_result,
+    perform_handshake,
 )
 
 PATIENCE_S = 30.0
@@ -47,15 +47,17 @@ class Script:
         self.sent.append(method)
 
 
-async def meet(pipe: Script, protocol: Protocols = "auto", remembered: Era | None = None, **options: Any) -> Hello:
+async def meet(
+    pipe: Script, protocol: ProtocolSetting = "auto", remembered: Era | None = None, **options: Any
+) -> InitializeInfo:
     async with asyncio.timeout(PATIENCE_S):
-        return await introduce(pipe, protocol, remembered, **options)
+        return await perform_handshake(pipe, protocol, remembered, **options)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The patience itself is no part of the behaviour."""
-    monkeypatch.setattr(handshake, "PROBE_PATIENCE_S", 0.01)
+    monkeypatch.setattr(handshake, "PROBE_TIMEOUT_S", 0.01)
 
 
 async def test_a_modern_server_needs_no_handshake():
@@ -85,14 +87,14 @@ async def test_an_unanswered_probe_is_followed_by_the_handshake():
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_ignores_the_probe_and_then_refuses_the_handshake_was_spoilt_by_the_probe():
-    with pytest.raises(DiedOfProbe) as caught:
+    with pytest.raises(ProbeFailed) as caught:
         await meet(Script(NEVER, RemoteError(-32600, "initialize must come first")), patience=0.01)
     assert isinstance(caught.value.__cause__, RemoteError)
 
 
 async def test_a_server_that_dies_of_the_probe_is_reported_as_such():
     pipe = Script(GONE)
-    with pytest.raises(DiedOfProbe) as caught:
+    with pytest.raises(ProbeFailed) as caught:
         await meet(pipe)
     assert caught.value.__cause__ is GONE
     assert pipe.sent == ["server/discover"]
@@ -100,7 +102,7 @@ async def test_a_server_that_dies_of_the_probe_is_reported_as_such():
 
 @pytest.mark.parametrize("then", [GONE, RemoteError(-32600, "too late"), NEVER])
 async def test_a_server_that_refuses_the_probe_and_is_of_no_use_afterwards_was_spoilt_by_it(then: object):
-    with pytest.raises(DiedOfProbe):
+    with pytest.raises(ProbeFailed):
         await meet(Script(RemoteError(-32601, "no"), then), patience=0.01)
 
 
@@ -136,7 +138,7 @@ async def test_a_protocol_set_to_modern_is_never_initialized():
 
 async def test_a_caller_that_gives_up_leaves_no_request_behind():
     pipe = Script(NEVER)
-    meeting = asyncio.create_task(introduce(pipe, "auto", None))
+    meeting = asyncio.create_task(perform_handshake(pipe, "auto", None))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert pipe.sent == ["server/discover"]
@@ -148,20 +150,20 @@ async def test_a_caller_that_gives_up_leaves_no_request_behind():
 
 @pytest.mark.parametrize("version", ["2026-07-28", "1999-01-01", "2024-11-05"])
 def test_whatever_version_a_handshake_names_it_was_a_handshake(version: str):
-    hello = hello_from_handshake({**INITIALIZED, "protocolVersion": version})
+    hello = parse_initialize_result({**INITIALIZED, "protocolVersion": version})
     assert (hello.era, hello.protocol_version) == ("legacy", version)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"capabilities": None, "serverInfo": [], "instructions": 7}])
 def test_an_introduction_of_the_wrong_types_is_read_as_an_empty_one(wrong: Raw):
-    for hello in (hello_from_handshake(wrong), hello_from_discovery({**DISCOVERED, **wrong, "capabilities": None})):
+    for hello in (parse_initialize_result(wrong), parse_discovery({**DISCOVERED, **wrong, "capabilities": None})):
         assert hello is not None
         assert (hello.capabilities, hello.server_info, hello.instructions) == ({}, {}, "")
 
 
 def test_a_modern_server_names_itself_in_the_meta_of_its_discovery():
     meta = {"io.modelcontextprotocol/serverInfo": {"name": "modern"}}
-    hello = hello_from_discovery({**DISCOVERED, "_meta": meta, "instructions": "Read me."})
+    hello = parse_discovery({**DISCOVERED, "_meta": meta, "instructions": "Read me."})
     assert hello is not None
     assert (hello.server_info, hello.instructions) == ({"name": "modern"}, "Read me.")
 
@@ -187,7 +189,7 @@ class Late(Script):
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_took_both_the_probe_and_the_handshake_is_in_an_unclear_era():
-    with pytest.raises(SpokeBoth):
+    with pytest.raises(AmbiguousEra):
         await meet(Late(INITIALIZED), one_era=True)
     assert (await meet(Late(INITIALIZED))).era == "modern"
 

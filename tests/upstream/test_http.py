@@ -11,8 +11,8 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream.backend import Ask, Connection, Era
-from portico.upstream.http import HttpBackend
+from portico.upstream.backend import Connection, Era, RequestOptions
+from portico.upstream.transports.http import HttpBackend
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, serve, soon
 
 Protocol = Literal["legacy", "modern"]
@@ -99,9 +99,9 @@ def answers(request: pytest.FixtureRequest) -> dict[str, bool]:
 @pytest.mark.parametrize("protocol", ERAS)
 async def test_it_lists_and_calls(protocol: Protocol, answers: dict[str, bool]):
     async with serve(Workshop().app(**answers)) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
-        assert connection.hello.era == protocol
-        assert connection.hello.instructions == "Be gentle."
-        assert connection.hello.server_info["name"] == "workshop"
+        assert connection.initialize_info.era == protocol
+        assert connection.initialize_info.instructions == "Be gentle."
+        assert connection.initialize_info.server_info["name"] == "workshop"
         tools = (await connection.request("tools/list"))["tools"]
         assert "echo" in {tool["name"] for tool in tools}
         called = await connection.request("tools/call", {"name": "echo", "arguments": {"text": "grüß"}})
@@ -111,9 +111,15 @@ async def test_it_lists_and_calls(protocol: Protocol, answers: dict[str, bool]):
 async def test_a_server_of_both_eras_is_met_in_the_newer_one_and_a_remembered_era_is_kept():
     async with serve(Workshop().app()) as base:
         async with connected(f"{base}/mcp") as connection:
-            assert (connection.hello.era, connection.hello.protocol_version) == ("modern", "2026-07-28")
+            assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+                "modern",
+                "2026-07-28",
+            )
         async with connected(f"{base}/mcp", era="legacy") as connection:
-            assert (connection.hello.era, connection.hello.protocol_version) == ("legacy", "2025-11-25")
+            assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (
+                "legacy",
+                "2025-11-25",
+            )
 
 
 @pytest.mark.parametrize("protocol", ERAS)
@@ -147,7 +153,7 @@ async def test_progress_comes_back_under_the_callers_token_and_before_the_result
         "_meta": {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "debug"},
     }
     async with serve(Workshop().app()) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
-        await connection.request("tools/call", params, Ask(relay=caller))
+        await connection.request("tools/call", params, RequestOptions(relay=caller))
     progress = [params for method, params in caller.told if method == "notifications/progress"]
     assert [(one["progressToken"], one["progress"]) for one in progress] == [("mine", 1), ("mine", 2)]
     assert [params["data"] for method, params in caller.told if method == "notifications/message"] == ["working"]
@@ -156,7 +162,9 @@ async def test_progress_comes_back_under_the_callers_token_and_before_the_result
 async def test_an_elicitation_reaches_the_caller_and_its_answer_the_server():
     caller = Caller({"elicitation/create": {"action": "accept", "content": {"colour": "green"}}})
     async with serve(Workshop().app()) as base, connected(f"{base}/mcp", protocol="legacy") as connection:
-        result = await connection.request("tools/call", {"name": "ask_colour", "arguments": {}}, Ask(relay=caller))
+        result = await connection.request(
+            "tools/call", {"name": "ask_colour", "arguments": {}}, RequestOptions(relay=caller)
+        )
         assert result["content"][0]["text"] == "green"
         assert (await soon(caller.asked))[1]["message"] == "Which colour?"
 
@@ -185,7 +193,7 @@ async def test_a_call_that_takes_too_long_is_given_up_on_both_sides(protocol: Pr
     workshop = Workshop()
     async with serve(workshop.app()) as base, connected(f"{base}/mcp", protocol=protocol) as connection:
         with pytest.raises(BackendTimeout, match=r"workshop did not answer tools/call within 0\.2 s"):
-            await connection.request("tools/call", {"name": "hang", "arguments": {}}, Ask(timeout=0.2))
+            await connection.request("tools/call", {"name": "hang", "arguments": {}}, RequestOptions(timeout=0.2))
         assert await soon(workshop.cancelled) == "hang"
 
 

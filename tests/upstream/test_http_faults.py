@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from portico.errors import BackendUnavailable, PorticoError, RemoteError
-from portico.upstream.backend import Ask, Raw
-from portico.upstream.http import HttpBackend
+from portico.upstream.backend import Raw, RequestOptions
+from portico.upstream.transports.http import HttpBackend
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, serve, serve_bytes, soon
 from tests.upstream.raw_server import DISCOVERY, RawServer, answer, conversation, error
 
@@ -34,7 +34,7 @@ async def test_a_server_that_refuses_the_probe_is_met_with_the_handshake(status:
 
     server = RawServer(server_discover=refuse)
     async with conversation(server) as (connection, _):
-        assert (connection.hello.era, connection.hello.protocol_version) == ("legacy", "2025-11-25")
+        assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == ("legacy", "2025-11-25")
     initialize, headers = server.heard("initialize")[0]
     assert initialize["params"]["protocolVersion"] == "2025-11-25"
     assert "mcp-protocol-version" not in headers
@@ -48,7 +48,7 @@ async def test_a_server_that_knows_discovery_but_no_modern_version_is_legacy():
         return answer(frame, {**DISCOVERY, "supportedVersions": ["2025-11-25"]})
 
     async with conversation(RawServer(server_discover=discover)) as (connection, _):
-        assert connection.hello.era == "legacy"
+        assert connection.initialize_info.era == "legacy"
 
 
 async def test_a_server_that_asks_for_another_version_is_met_with_the_handshake():
@@ -56,7 +56,7 @@ async def test_a_server_that_asks_for_another_version_is_met_with_the_handshake(
         return error(frame, -32022, "Unsupported protocol version", 400, {"supported": ["2025-11-25"]})
 
     async with conversation(RawServer(server_discover=discover)) as (connection, _):
-        assert connection.hello.era == "legacy"
+        assert connection.initialize_info.era == "legacy"
 
 
 async def test_a_probe_that_is_never_answered_does_not_keep_the_handshake_waiting():
@@ -65,7 +65,7 @@ async def test_a_probe_that_is_never_answered_does_not_keep_the_handshake_waitin
         return Response()
 
     async with conversation(RawServer(server_discover=never)) as (connection, _):
-        assert connection.hello.era == "legacy"
+        assert connection.initialize_info.era == "legacy"
 
 
 async def test_a_remembered_era_that_is_refused_is_found_out_anew():
@@ -77,7 +77,7 @@ async def test_a_remembered_era_that_is_refused_is_found_out_anew():
 
     async with serve(RawServer(server_discover=discover, initialize=initialize).app) as base:
         connection = await HttpBackend("raw", f"{base}/mcp").connect(Ears(), "legacy")
-        assert connection.hello.era == "modern"
+        assert connection.initialize_info.era == "modern"
         await connection.close()
 
 
@@ -86,7 +86,7 @@ async def test_a_version_nobody_knows_is_accepted_and_noted():
         return answer(frame, {"protocolVersion": "2031-01-01", "capabilities": {}})
 
     async with conversation(RawServer(initialize=initialize)) as (connection, backend):
-        assert connection.hello.protocol_version == "2031-01-01"
+        assert connection.initialize_info.protocol_version == "2031-01-01"
         assert "2031-01-01" in backend.diagnostics()["note"]
 
 
@@ -180,7 +180,7 @@ async def test_nonsense_instead_of_an_answer_says_what_came(response: Response, 
 
     async with conversation(RawServer(tools_call=nonsense)) as (connection, backend):
         with pytest.raises(BackendUnavailable, match=reason):
-            await connection.request("tools/call", {"name": "x"}, Ask(timeout=PATIENCE_S))
+            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S))
         assert backend.diagnostics()["last_error"]
         with pytest.raises(RemoteError, match="Method not found"):
             await connection.request("tools/list")
@@ -250,5 +250,5 @@ async def test_an_answer_with_its_id_as_text_and_among_a_batch_is_still_the_answ
 
     caller = Caller()
     async with conversation(RawServer(tools_call=batch)) as (connection, _):
-        assert await connection.request("tools/call", {"name": "x"}, Ask(relay=caller)) == {"a": 1}
+        assert await connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller)) == {"a": 1}
     assert caller.told == [("notifications/message", {"data": "hi"})]

@@ -4,15 +4,21 @@ import pytest
 from mcp.shared.inbound import decode_header_value, encode_header_value
 
 from portico.errors import BackendUnavailable
-from portico.upstream.http_headers import address_of, encoded_value, handshake_headers, request_head, safe_url
+from portico.upstream.transports.http_headers import (
+    encode_param_header,
+    make_handshake_headers,
+    parse_address,
+    redact_url,
+    render_request_head,
+)
 
 
 @pytest.mark.parametrize(
     "value", ["plain", "with space", "", " edge", "größe", "line\nbreak", "=?base64?eA==?=", "a" * 300, "\x7f"]
 )
 def test_a_value_is_wrapped_as_the_specification_says(value: str):
-    assert encoded_value(value) == encode_header_value(value)
-    assert decode_header_value(encoded_value(value)) == value
+    assert encode_param_header(value) == encode_header_value(value)
+    assert decode_header_value(encode_param_header(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -25,18 +31,20 @@ def test_a_value_is_wrapped_as_the_specification_says(value: str):
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str):
-    assert safe_url(url) == shown
+    assert redact_url(url) == shown
 
 
 @pytest.mark.parametrize("url", ["http://h:99999/", "http://[x/", "ftp://h/", "http:///mcp", "mcp", "http://h:0/"])
 def test_an_impossible_address_is_refused_with_advice(url: str):
     with pytest.raises(BackendUnavailable) as caught:
-        address_of(url)
+        parse_address(url)
     assert "https://host:port/path" in caught.value.advice
 
 
 def test_a_head_has_the_later_of_two_equal_headers_and_the_users_credentials():
-    head = request_head("POST", address_of("http://me:pa%20ss@h:81/a b?x=1"), {"ACCEPT": "no"}, {"accept": "yes"})
+    head = render_request_head(
+        "POST", parse_address("http://me:pa%20ss@h:81/a b?x=1"), {"ACCEPT": "no"}, {"accept": "yes"}
+    )
     assert head.split(b"\r\n") == [
         b"POST /a%20b?x=1 HTTP/1.1",
         b"host: h:81",
@@ -57,4 +65,4 @@ def test_a_head_has_the_later_of_two_equal_headers_and_the_users_credentials():
     ],
 )
 def test_the_version_header_is_sent_from_the_version_that_knows_it(version: str, sent: str | None):
-    assert handshake_headers(version, None).get("mcp-protocol-version") == sent
+    assert make_handshake_headers(version, None).get("mcp-protocol-version") == sent

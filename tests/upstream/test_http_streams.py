@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from portico.errors import BackendTimeout, BackendUnavailable
-from portico.upstream.backend import Ask, Raw
-from portico.upstream.http import HttpBackend
+from portico.upstream.backend import Raw, RequestOptions
+from portico.upstream.transports.http import HttpBackend
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, let_pass, serve, serve_bytes, soon
 from tests.upstream.raw_server import DISCOVERY, RawServer, answer, conversation, error, event, open_stream, stream
 
@@ -68,7 +68,7 @@ async def test_a_cut_stream_is_resumed_where_it_ended():
     server = Server(tools_call=cut)
     server.get = get
     async with conversation(server) as (connection, _):
-        assert await connection.request("tools/call", {"name": "x"}, Ask(timeout=PATIENCE_S)) == RESULT
+        assert await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S)) == RESULT
     assert resumed == ["e2", "e3"]
 
 
@@ -80,7 +80,7 @@ async def test_a_log_message_with_too_many_values_is_dropped_from_a_stream():
 
     caller = Caller()
     async with conversation(RawServer(tools_call=call)) as (connection, _):
-        options = Ask(timeout=PATIENCE_S, relay=caller)
+        options = RequestOptions(timeout=PATIENCE_S, relay=caller)
         assert await connection.request("tools/call", {"name": "x"}, options) == RESULT
     assert not caller.told
 
@@ -91,7 +91,7 @@ async def test_a_stream_that_cannot_be_resumed_is_given_up():
 
     async with conversation(RawServer(tools_call=cut)) as (connection, _):
         with pytest.raises(BackendUnavailable, match="ended the stream before it answered"):
-            await connection.request("tools/call", {"name": "x"}, Ask(timeout=PATIENCE_S))
+            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S))
 
 
 async def test_a_connection_cut_in_the_middle_of_a_stream_is_an_error():
@@ -109,7 +109,7 @@ async def test_a_server_that_never_answers_is_told_that_we_gave_up():
     server = RawServer(tools_call=never)
     async with conversation(server) as (connection, _):
         with pytest.raises(BackendTimeout):
-            await connection.request("tools/call", {"name": "x"}, Ask(timeout=0.1))
+            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=0.1))
         while (seen := await soon(server.seen)).get("method") != "notifications/cancelled":
             pass
         call, _ = server.heard("tools/call")[0]
@@ -144,7 +144,7 @@ async def test_progress_starts_the_clock_anew():
     server = Server(tools_call=slow)
     async with conversation(server) as (connection, _):
         params: Raw = {"name": "x", "_meta": {"progressToken": 7}}
-        assert await connection.request("tools/call", params, Ask(timeout=60, relay=Told())) == RESULT
+        assert await connection.request("tools/call", params, RequestOptions(timeout=60, relay=Told())) == RESULT
         await server.work
 
 
@@ -171,7 +171,9 @@ async def test_progress_does_not_stretch_a_call_over_the_longest_one_may_take():
         params: Raw = {"name": "x", "_meta": {"progressToken": 7}}
         with pytest.raises(BackendTimeout, match="the longest a call may take"):
             async with asyncio.timeout(PATIENCE_S):
-                await connection.request("tools/call", params, Ask(2 * PATIENCE_S, Prompting(), longest=0.3))
+                await connection.request(
+                    "tools/call", params, RequestOptions(2 * PATIENCE_S, Prompting(), total_timeout=0.3)
+                )
 
 
 async def test_a_server_asks_outside_any_call():
@@ -214,7 +216,7 @@ async def test_a_question_the_server_takes_back_is_no_longer_asked():
     server = Server(tools_call=asking)
     caller = Caller()
     async with conversation(server) as (connection, _):
-        call = asyncio.create_task(connection.request("tools/call", {"name": "x"}, Ask(relay=caller)))
+        call = asyncio.create_task(connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller)))
         assert (await soon(caller.asked))[0] == "elicitation/create"
         pieces.put_nowait(event(withdrawn))
         pieces.put_nowait(answered(server.call))
@@ -234,7 +236,9 @@ async def test_a_modern_request_carries_its_envelope_and_routing_headers():
     mine: Raw = {"io.modelcontextprotocol/clientCapabilities": {"sampling": {}}, "traceparent": "00-1-2-3"}
     async with conversation(server) as (connection, _):
         await connection.request(
-            "tools/call", {"name": "größe", "arguments": {}, "_meta": mine}, Ask(headers={"Mcp-Param-Region": "eu"})
+            "tools/call",
+            {"name": "größe", "arguments": {}, "_meta": mine},
+            RequestOptions(headers={"Mcp-Param-Region": "eu"}),
         )
     frame, headers = server.heard("tools/call")[0]
     assert headers["mcp-protocol-version"] == "2026-07-28"

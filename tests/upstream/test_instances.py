@@ -2,7 +2,7 @@
 
 from portico.testing import FakeBackend
 from portico.upstream.backend import Connection
-from portico.upstream.instances import SHARED, Instances
+from portico.upstream.lifecycle.instances import SHARED, Instances
 
 
 class Clock:
@@ -16,9 +16,9 @@ class Clock:
 
 
 class Ears:
-    def notified(self, method: str, params: dict[str, object]) -> None: ...
+    def on_notification(self, method: str, params: dict[str, object]) -> None: ...
 
-    def lost(self, reason: str) -> None: ...
+    def on_lost(self, reason: str) -> None: ...
 
 
 async def opened() -> Connection:
@@ -32,12 +32,12 @@ async def test_each_is_idle_by_itself():
         instances.add(key, await opened())
     clock.now = 10
     with instances.use("two"):
-        assert instances.idle(10) == [SHARED, "one"], "what is in use is not idle"
-    assert instances.idle(10) == [SHARED, "one"], "nor what was just used"
+        assert instances.find_idle(10) == [SHARED, "one"], "what is in use is not idle"
+    assert instances.find_idle(10) == [SHARED, "one"], "nor what was just used"
     clock.now = 20
-    assert instances.idle(10) == [SHARED, "one", "two"]
-    assert instances.idle(10, kept=["one"]) == [SHARED, "two"]
-    assert instances.idle(11) == [SHARED, "one"]
+    assert instances.find_idle(10) == [SHARED, "one", "two"]
+    assert instances.find_idle(10, excluded=["one"]) == [SHARED, "two"]
+    assert instances.find_idle(11) == [SHARED, "one"]
 
 
 async def test_what_goes_first_is_the_longest_unused_of_the_clients_own():
@@ -45,22 +45,22 @@ async def test_what_goes_first_is_the_longest_unused_of_the_clients_own():
     instances = Instances(clock)
     for clock.now, key in enumerate((SHARED, "one", "two")):
         instances.add(key, await opened())
-    assert instances.longest_idle() == "one"
+    assert instances.find_longest_idle() == "one"
     clock.now = 5
     with instances.use("one"):
-        assert instances.longest_idle() == "two"
-    assert instances.longest_idle() == "two"
+        assert instances.find_longest_idle() == "two"
+    assert instances.find_longest_idle() == "two"
     with instances.use("two"), instances.use("one"):
-        assert instances.longest_idle() is None
+        assert instances.find_longest_idle() is None
 
 
 async def test_one_that_is_waited_for_before_it_is_open_is_in_use_from_its_first_moment():
     instances = Instances(Clock())
     with instances.use("one"):
         instances.add("one", await opened())
-        assert instances.idle(0) == []
-    assert instances.idle(0) == ["one"]
-    assert not instances.in_use("one")
-    assert instances.take("one") is not None
-    assert instances.take("one") is None
-    assert instances.any is None
+        assert instances.find_idle(0) == []
+    assert instances.find_idle(0) == ["one"]
+    assert not instances.is_in_use("one")
+    assert instances.remove("one") is not None
+    assert instances.remove("one") is None
+    assert instances.any_connection is None

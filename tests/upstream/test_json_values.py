@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.upstream.json_values import has_more_values
+from portico.json_text.size import has_more_values
 
 TEXTS = st.text(st.sampled_from('a,[{"\\]}:\u00e9'))
 JSON = st.recursive(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.upstream import json_windows, jsontext
+from portico.json_text import chunked_decoder, json_codec
 
 LETTERS = ["a", '"', "\\", "\n", "😀", "é", "\u2028", "/", "\x01"]
 LENGTHS = [0, 3, 60, 61, 62, 63, 64, 65, 66, 130, 200]
@@ -28,21 +28,21 @@ def value(dice: random.Random, depth: int = 0) -> Any:
 def test_values_cut_anywhere_are_read_as_they_are(
     monkeypatch: pytest.MonkeyPatch, ascii_only: bool, indent: int | None
 ) -> None:
-    monkeypatch.setattr(json_windows, "WINDOW", 64)
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", 64)
     dice = random.Random(5)
     for _ in range(500):
         wanted = value(dice)
         text = json.dumps(wanted, ensure_ascii=ascii_only, indent=indent)
-        assert json_windows.read(text.encode()) == wanted, text
+        assert chunked_decoder.decode_chunked(text.encode()) == wanted, text
 
 
 @pytest.mark.parametrize("size", range(50, 70))
 def test_half_of_a_pair_is_replaced_and_a_pair_is_kept_wherever_it_is_cut(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(json_windows, "WINDOW", 64)
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", 64)
     text = f'["{"a" * size}\\ud83d\\ud83d\\ude00{"x" * 100}"]'
-    assert json_windows.read(text.encode()) == ["a" * size + "\ufffd😀" + "x" * 100]
+    assert chunked_decoder.decode_chunked(text.encode()) == ["a" * size + "\ufffd😀" + "x" * 100]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_half_of_a_pair_is_replaced_and_a_pair_is_kept_wherever_it_is_cut(
     ],
 )
 def test_what_is_no_json_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(json_windows, "WINDOW", 64)
+    monkeypatch.setattr(chunked_decoder, "WINDOW_CHARS", 64)
     with pytest.raises(ValueError):
-        json_windows.read(text.encode())
+        chunked_decoder.decode_chunked(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ def test_what_is_no_json_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) 
     ids=["rows", "map", "texts", "long numbers", "mixed"],
 )
 async def test_many_alike_are_read_in_runs_and_none_is_lost(wanted: Any) -> None:
-    body = jsontext.dumps(wanted)
-    assert len(body) > json_windows.LARGE
-    assert await json_windows.loads(body) == wanted
+    body = json_codec.dumps(wanted)
+    assert len(body) > chunked_decoder.LARGE_BYTES
+    assert await chunked_decoder.decode(body) == wanted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.upstream.lines import MAX_SALVAGED, salvaged, telling
+from portico.upstream.transports.output_lines import MAX_SALVAGED_BYTES, pick_telling_line, salvage_message
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ from portico.upstream.lines import MAX_SALVAGED, salvaged, telling
     ],
 )
 def test_the_line_that_tells_most_is_quoted(said: list[str], told: str):
-    assert telling(said) == told
+    assert pick_telling_line(said) == told
 
 
 def test_a_message_is_found_behind_other_text_in_a_line_that_is_not_too_long():
     said = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
-    assert salvaged(b"ready " + said) == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert salvaged(b"x" * MAX_SALVAGED + said) is None
+    assert salvage_message(b"ready " + said) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert salvage_message(b"x" * MAX_SALVAGED_BYTES + said) is None

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from portico.errors import METHOD_NOT_FOUND, BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream.backend import Ask, Connection
-from portico.upstream.openapi.backend import OpenApiBackend
+from portico.upstream.backend import Connection, RequestOptions
+from portico.upstream.backends.openapi.backend import OpenApiBackend
 from tests.upstream.loopback import PATIENCE_S
 from tests.upstream.petstore import FIXTURES, PICTURE, TOKEN, Shop, api, call, description, listed, shop
 
@@ -147,7 +147,7 @@ async def test_an_operation_on_another_host_is_not_called(tmp_path: Path, opened
 async def test_an_api_that_does_not_answer_in_time_is_given_up(opened: Open, sees: Connection):
     opened[0].hung_up.clear()
     with pytest.raises(BackendTimeout, match="GET /see/never"):
-        await call(sees, "get_see_never", ask=Ask(timeout=0.2))
+        await call(sees, "get_see_never", ask=RequestOptions(timeout=0.2))
     await asyncio.wait_for(opened[0].hung_up.wait(), PATIENCE_S)
 
 
@@ -167,13 +167,13 @@ async def test_an_api_that_is_not_there_says_so():
     async with api(FIXTURES / "petstore.yaml", "http://127.0.0.1:1") as connection:
         with pytest.raises(BackendUnavailable, match=r"shop \(http://127.0.0.1:1/pets/1\) cannot be reached") as caught:
             await call(connection, "getPet", {"petId": 1})
-    assert caught.value.sent is False
+    assert caught.value.was_sent is False
 
 
 async def test_there_are_tools_and_nothing_else():
     async with api(FIXTURES / "petstore.yaml") as connection:
-        assert connection.hello.capabilities == {"tools": {}}
-        assert (connection.hello.server_info, connection.hello.instructions) == (
+        assert connection.initialize_info.capabilities == {"tools": {}}
+        assert (connection.initialize_info.server_info, connection.initialize_info.instructions) == (
             {"name": "Petstore", "version": "1.2.0"}, "A shop for animals.",
         )  # fmt: skip
         for method in ("resources/list", "prompts/get"):
@@ -198,24 +198,24 @@ async def test_a_file_that_changes_is_read_again_and_one_that_does_not_is_not(tm
         place.write_text("{broken")
         assert list(await listed(connection)) == ["get_see_two", "get_see_three"]
     backend = OpenApiBackend("shop", str(FIXTURES / "split" / "api.yaml"))
-    assert await backend.current() is await backend.current()
+    assert await backend.load_current() is await backend.load_current()
 
 
 @module
 async def test_a_description_on_the_web_knows_where_its_api_is(opened: Open):
     backend = OpenApiBackend("shop", f"{opened[1]}/moved.yaml")
-    found = await backend.current()
+    found = await backend.load_current()
     assert found.server == f"{opened[1]}/api"
-    assert await backend.current() is found
+    assert await backend.load_current() is found
     assert backend.diagnostics()["operations"] == len(found.plans)
     missing = OpenApiBackend("shop", f"{opened[1]}/nothing.yaml")
     with pytest.raises(BackendUnavailable, match="HTTP 404"):
-        await missing.current()
+        await missing.load_current()
 
 
 @module
 async def test_references_on_the_web_stay_on_their_host(opened: Open):
-    found = await OpenApiBackend("shop", f"{opened[1]}/specs/split/api.yaml").current()
+    found = await OpenApiBackend("shop", f"{opened[1]}/specs/split/api.yaml").load_current()
     tools = {tool["name"]: tool for tool in found.definitions()}
     assert list(tools["makeThing"]["inputSchema"]["properties"]) == ["size", "name", "inside", "maker"]
     stolen = tools["steal"]["inputSchema"]["properties"]
@@ -227,5 +227,5 @@ async def test_references_on_the_web_stay_on_their_host(opened: Open):
 @module
 async def test_a_description_is_fetched_with_credentials_only_from_the_api_itself(opened: Open):
     for base_url, expected in ((None, False), (f"{opened[1]}/api", True), ("http://127.0.0.1:1", False)):
-        await OpenApiBackend("shop", f"{opened[1]}/echo.yaml", base_url, HEADERS).current()
+        await OpenApiBackend("shop", f"{opened[1]}/echo.yaml", base_url, HEADERS).load_current()
         assert opened[0].fetched[-1] is expected

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.doctor.descriptions import check
-from portico.cli.doctor.finding import Places
-from portico.config import BackendConfig, Config, fingerprint
+from portico.cli.doctor.checks.openapi import check
+from portico.cli.doctor.finding import ConfigLocations
+from portico.config import BackendConfig, Config, compute_fingerprint
 from portico.config_file import load
 from portico.testing import connect, gateway_over
 from tests.upstream.petstore import FIXTURES, shop
@@ -54,11 +54,11 @@ async def test_the_documented_configuration_works(tmp_path: Path):
 def test_a_changed_file_is_another_server_and_a_renewed_key_is_not(tmp_path: Path):
     place = tmp_path / "api.yaml"
     place.write_text("openapi: 3.0.0")
-    before = fingerprint(BackendConfig(openapi=str(place), query={"key": "one"}))
-    assert fingerprint(BackendConfig(openapi=str(place), query={"key": "two"})) == before
-    assert fingerprint(BackendConfig(openapi=str(place), query={"other": "one"})) != before
+    before = compute_fingerprint(BackendConfig(openapi=str(place), query={"key": "one"}))
+    assert compute_fingerprint(BackendConfig(openapi=str(place), query={"key": "two"})) == before
+    assert compute_fingerprint(BackendConfig(openapi=str(place), query={"other": "one"})) != before
     place.write_text("openapi: 3.0.0 # longer")
-    assert fingerprint(BackendConfig(openapi=str(place), query={"key": "one"})) != before
+    assert compute_fingerprint(BackendConfig(openapi=str(place), query={"key": "one"})) != before
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_a_changed_file_is_another_server_and_a_renewed_key_is_not(tmp_path: Pat
 )
 def test_doctor_sees_what_is_wrong_with_a_description(settings: dict[str, object], finding: str):
     server = BackendConfig.model_validate(settings)
-    assert [found.id for found in check("api", server, Places({}))] == [finding]
+    assert [found.id for found in check("api", server, ConfigLocations({}))] == [finding]

@@ -13,28 +13,28 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from portico.errors import BackendUnavailable
-from portico.upstream.openapi import loading
-from portico.upstream.openapi import schemas as schemas_module
-from portico.upstream.openapi.answers import Answer, result
-from portico.upstream.openapi.backend import OpenApiBackend
-from portico.upstream.openapi.loading import Api, load
-from portico.upstream.openapi.names import Names, clipped
-from portico.upstream.openapi.numbers import choices
-from portico.upstream.openapi.reading import Source
-from portico.upstream.openapi.schemas import MAX_SCHEMA_BYTES
-from portico.upstream.openapi.tools import Given
-from portico.upstream.openapi.unpacking import NotUnpacked, Unpacking
-from portico.upstream.openapi.yaml_reading import NotYaml, read_yaml
+from portico.upstream.backends.openapi.backend import OpenApiBackend
+from portico.upstream.backends.openapi.decompression import BoundedDecompressor, DecompressionError
+from portico.upstream.backends.openapi.description import loader
+from portico.upstream.backends.openapi.description import schemas as schemas_module
+from portico.upstream.backends.openapi.description.loader import ApiDescription, load_description
+from portico.upstream.backends.openapi.description.names import NameAllocator, clip_text
+from portico.upstream.backends.openapi.description.reader import DescriptionSource
+from portico.upstream.backends.openapi.description.schema_keywords import convert_enum
+from portico.upstream.backends.openapi.description.schemas import MAX_SCHEMA_BYTES
+from portico.upstream.backends.openapi.description.tools import ConfiguredParameters
+from portico.upstream.backends.openapi.description.yaml_parser import YamlSyntaxError, parse_yaml
+from portico.upstream.backends.openapi.responses import ApiResponse, to_tool_result
 from tests.upstream.loopback import PATIENCE_S, serve
 from tests.upstream.petstore import api, call, description, listed
 
 HEAD: dict[str, Any] = {"openapi": "3.1.0", "servers": [{"url": "http://x"}]}
 
 
-def read(tmp_path: Path, text: str | dict[str, Any]) -> Api:
+def read(tmp_path: Path, text: str | dict[str, Any]) -> ApiDescription:
     place = tmp_path / "api.yaml"
     place.write_text(text if isinstance(text, str) else json.dumps(text))
-    return load(Source("shop", str(place)), Given((), ()))
+    return load_description(DescriptionSource("shop", str(place)), ConfiguredParameters((), ()))
 
 
 @pytest.mark.parametrize("nested", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, '{"a":' * 100_000])
@@ -46,24 +46,24 @@ def test_a_text_nested_without_end_is_refused_and_takes_nothing_down(tmp_path: P
 def test_merge_keys_of_merge_keys_bring_in_no_more_than_there_is():
     lines = ["a0: &a0 {k: 1, l: 2}"]
     lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 20)}], own{n}: 1}}" for n in range(1, 12)]
-    found = read_yaml("\n".join(lines).encode())
+    found = parse_yaml("\n".join(lines).encode())
     assert found["a11"] == {"k": 1, "l": 2} | {f"own{n}": 1 for n in range(1, 12)}
     wide = "{" + ", ".join(f"k{n}: 1" for n in range(2_000)) + "}"
-    with pytest.raises(NotYaml, match="too much"):
-        read_yaml(f"a: &a {wide}\nb: {{<<: [{', '.join(['*a'] * 600)}]}}".encode())
+    with pytest.raises(YamlSyntaxError, match="too much"):
+        parse_yaml(f"a: &a {wide}\nb: {{<<: [{', '.join(['*a'] * 600)}]}}".encode())
 
 
 def test_values_are_read_as_yaml_1_2_has_them():
     text = "[on, 2024-01-01, 0o7, 1_000, 22:22, .5, -1, +2, 1e3, .inf, Null, ~, '1', !!str 1, !!int '3', <<, <, 'x<<']"
-    assert read_yaml(text.encode()) == [
+    assert parse_yaml(text.encode()) == [
         "on", "2024-01-01", "0o7", "1_000", "22:22", 0.5, -1, 2, 1000.0, float("inf"), None, None, "1", "1", 3,
         "<<", "<", "x<<",
     ]  # fmt: skip
-    assert read_yaml(b"{'<<': {a: 1}, b: }") == {"<<": {"a": 1}, "b": None}
-    assert read_yaml(b"- &a {x: &b [1]}\n- *b\n- {<<: *a, y: 2}") == [{"x": [1]}, [1], {"x": [1], "y": 2}]
+    assert parse_yaml(b"{'<<': {a: 1}, b: }") == {"<<": {"a": 1}, "b": None}
+    assert parse_yaml(b"- &a {x: &b [1]}\n- *b\n- {<<: *a, y: 2}") == [{"x": [1]}, [1], {"x": [1], "y": 2}]
     for wrong in ("*nothing", "{<<: 1}", "!!python/object:os.system x", "{[a]: b}", "{{a: b}: c}", "a: b: c"):
-        with pytest.raises(NotYaml, match="line 1"):
-            read_yaml(wrong.encode())
+        with pytest.raises(YamlSyntaxError, match="line 1"):
+            parse_yaml(wrong.encode())
 
 
 @pytest.mark.parametrize("key", ["default", "enum", "example", "const"])
@@ -71,35 +71,35 @@ def test_a_value_made_of_aliases_is_left_out_where_it_would_be_enormous(tmp_path
     lines = ["openapi: 3.1.0", "servers: [{url: 'http://x'}]", "a0: &a0 [lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     lines.append(f"paths: {{/x: {{get: {{parameters: [{{in: query, name: q, schema: {{{key}: *a29}}}}]}}}}}}")
-    (tool,) = read(tmp_path, "\n".join(lines)).definitions()
+    (tool,) = read(tmp_path, "\n".join(lines)).load_definitions()
     assert tool["inputSchema"]["properties"] == {"q": {}}
 
 
 def test_a_text_of_nothing_but_blanks_takes_no_longer_than_any_other():
     # The time is in the number of characters, not in its square: this would else take the better part of a day.
-    assert clipped("a" + " " * 5_000_000 + "\n" + " \t" * 5_000_000 + "b", 1_000_000) == "a \n b"
-    assert clipped("x" * 50, 10) == "x" * 10 + " …"
-    assert clipped("One.\r\n \t\n\n  Two  three.\nFour.", 100) == "One.\n\nTwo three.\nFour."
+    assert clip_text("a" + " " * 5_000_000 + "\n" + " \t" * 5_000_000 + "b", 1_000_000) == "a \n b"
+    assert clip_text("x" * 50, 10) == "x" * 10 + " …"
+    assert clip_text("One.\r\n \t\n\n  Two  three.\nFour.", 100) == "One.\n\nTwo three.\nFour."
 
 
 def test_names_that_are_all_the_same_are_counted_on():
-    names = Names()
-    taken = [names.take("x" * 70) for _ in range(20_000)]
+    names = NameAllocator()
+    taken = [names.allocate("x" * 70) for _ in range(20_000)]
     assert len(set(taken)) == len(taken)
     assert max(map(len, taken)) <= 64
-    assert [names.take(name) for name in ("a", "a", "a_2", "a")] == ["a", "a_2", "a_2_2", "a_3"]
+    assert [names.allocate(name) for name in ("a", "a", "a_2", "a")] == ["a", "a_2", "a_2_2", "a_3"]
 
 
 def test_many_choices_are_told_apart_without_comparing_each_with_each():
     values = [f"v{number}" for number in range(9_000)]
-    assert choices({"enum": [*values, *values]}, ("string",)) == values
-    assert choices({"enum": [1, 1.5, True, "1", None, 1]}, ()) == [1, 1.5, True, "1", None]
+    assert convert_enum({"enum": [*values, *values]}, ("string",)) == values
+    assert convert_enum({"enum": [1, 1.5, True, "1", None, 1]}, ()) == [1, 1.5, True, "1", None]
 
 
 def test_a_schema_that_cannot_be_made_smaller_is_not_shown(tmp_path: Path):
     schema = {"type": "string", "enum": [f"{number:0100}" for number in range(9_000)]}
     parameter = {"in": "query", "name": "q", "schema": schema}
-    (tool,) = read(tmp_path, {**HEAD, "paths": {"/x": {"get": {"parameters": [parameter]}}}}).definitions()
+    (tool,) = read(tmp_path, {**HEAD, "paths": {"/x": {"get": {"parameters": [parameter]}}}}).load_definitions()
     assert tool["inputSchema"]["properties"]["q"]["type"] == "string"
     assert len(json.dumps(tool)) < MAX_SCHEMA_BYTES
 
@@ -107,12 +107,12 @@ def test_a_schema_that_cannot_be_made_smaller_is_not_shown(tmp_path: Path):
 def test_texts_have_a_length_and_tools_together_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     paths = {f"/{n}/{'x' * 90_000}": {"get": {"summary": "y" * 90_000}} for n in range(3)}
     api = read(tmp_path, {**HEAD, "info": {"title": "t" * 90_000, "version": "1" * 90_000}, "paths": paths})
-    assert len(json.dumps(api.definitions())) < 6_000
+    assert len(json.dumps(api.load_definitions())) < 6_000
     assert len(api.title + api.version) < 1_000
-    monkeypatch.setattr(loading, "MAX_DEFINITIONS", len(json.dumps(api.definitions()[0])) + 1)
+    monkeypatch.setattr(loader, "MAX_DEFINITIONS_BYTES", len(json.dumps(api.load_definitions()[0])) + 1)
     small = read(tmp_path, {**HEAD, "paths": paths})
-    assert len(small.plans) == len(small.definitions()) == 2
-    assert "first 2 operations" in small.notes[0]
+    assert len(small.plans) == len(small.load_definitions()) == 2
+    assert "first 2 operations" in small.warnings[0]
 
 
 def test_a_description_that_takes_too_long_is_given_up_in_the_middle_of_an_operation(
@@ -121,8 +121,8 @@ def test_a_description_that_takes_too_long_is_given_up_in_the_middle_of_an_opera
     # Each pattern takes a hundredth of a second to be understood, and all of them stand in one operation.
     schemas = [{"pattern": rf"[^a]{{300}}{number}"} for number in range(2_000)]
     parameter = {"in": "query", "name": "q", "schema": {"anyOf": schemas}}
-    monkeypatch.setattr(loading, "MAX_CPU_S", 0.1)
-    monkeypatch.setattr(schemas_module, "_LOOK", 3)
+    monkeypatch.setattr(loader, "MAX_CPU_S", 0.1)
+    monkeypatch.setattr(schemas_module, "_CLOCK_CHECK_INTERVAL", 3)
     with pytest.raises(BackendUnavailable, match="too long"):
         read(tmp_path, {**HEAD, "paths": {"/x": {"get": {"parameters": [parameter]}}}})
 
@@ -144,24 +144,26 @@ def test_what_is_of_the_wrong_kind_costs_only_itself(tmp_path: Path, document: d
 
 @pytest.mark.parametrize("charset", ["punycode", "idna", "unicode_escape", "rot13", "zlib_codec", "utf-7", "nothing"])
 def test_a_charset_that_no_text_of_the_web_is_in_is_read_as_utf_8(charset: str):
-    answer = Answer("http://x", 200, {"content-type": f"text/plain; charset={charset}"}, "é\\ud800-".encode() * 100_000)
-    assert result(answer)["content"][0]["text"] == "é\\ud800-" * 100_000
+    answer = ApiResponse(
+        "http://x", 200, {"content-type": f"text/plain; charset={charset}"}, "é\\ud800-".encode() * 100_000
+    )
+    assert to_tool_result(answer)["content"][0]["text"] == "é\\ud800-" * 100_000
 
 
 def test_what_is_compressed_is_unpacked_up_to_a_limit_and_through_one_layer():
     bomb = gzip.compress(bytes(50_000_000))
-    unpacking = Unpacking("gzip", 1_000)
-    assert len(unpacking.unpacked(bomb)) == 1_001
-    assert unpacking.full
+    unpacking = BoundedDecompressor("gzip", 1_000)
+    assert len(unpacking.decompress(bomb)) == 1_001
+    assert unpacking.is_over_limit
     for encoding, packed in (("", b"ab"), ("GZIP", gzip.compress(b"ab")), ("deflate", zlib.compress(b"ab"))):
-        whole = Unpacking(encoding, 2)
-        assert b"".join(whole.unpacked(packed[n : n + 1]) for n in range(len(packed))) == b"ab"
-        assert not whole.full
+        whole = BoundedDecompressor(encoding, 2)
+        assert b"".join(whole.decompress(packed[n : n + 1]) for n in range(len(packed))) == b"ab"
+        assert not whole.is_over_limit
     for encoding in ("gzip, gzip", "br", "zstd"):
-        with pytest.raises(NotUnpacked, match="compressed"):
-            Unpacking(encoding, 1_000)
-    with pytest.raises(NotUnpacked, match="cannot be unpacked"):
-        Unpacking("gzip", 1_000).unpacked(b"plain text")
+        with pytest.raises(DecompressionError, match="compressed"):
+            BoundedDecompressor(encoding, 1_000)
+    with pytest.raises(DecompressionError, match="cannot be unpacked"):
+        BoundedDecompressor("gzip", 1_000).decompress(b"plain text")
 
 
 async def _replies(request: Request) -> Response:
@@ -225,7 +227,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 async def test_hosts_that_do_not_answer_take_no_thread_from_others():
     with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
         place = f"http://127.0.0.1:{silent.getsockname()[1]}/api.json"
-        reading = [asyncio.create_task(OpenApiBackend(f"s{n}", place).current()) for n in range(40)]
+        reading = [asyncio.create_task(OpenApiBackend(f"s{n}", place).load_current()) for n in range(40)]
         try:
             assert await asyncio.wait_for(asyncio.to_thread(lambda: "here"), PATIENCE_S) == "here"
             assert not any(one.done() for one in reading)

@@ -9,21 +9,21 @@ import pytest
 
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Raw
-from portico.upstream.openapi.loading import Api, load
-from portico.upstream.openapi.reading import Source
-from portico.upstream.openapi.schemas import LEFT_OUT, MAX_SCHEMA_BYTES
-from portico.upstream.openapi.tools import Given, chosen
+from portico.upstream.backends.openapi.description.loader import ApiDescription, load_description
+from portico.upstream.backends.openapi.description.reader import DescriptionSource
+from portico.upstream.backends.openapi.description.schemas import MAX_SCHEMA_BYTES, OMITTED_TEXT
+from portico.upstream.backends.openapi.description.tools import ConfiguredParameters, choose_media_type
 from tests.upstream.petstore import FIXTURES
 
-NOTHING = Given((), ())
+NOTHING = ConfiguredParameters((), ())
 
 
-def read(place: Path, given: Given = NOTHING, base_url: str | None = None) -> Api:
-    return load(Source("shop", str(place), base_url=base_url), given)
+def read(place: Path, given: ConfiguredParameters = NOTHING, base_url: str | None = None) -> ApiDescription:
+    return load_description(DescriptionSource("shop", str(place), base_url=base_url), given)
 
 
-def tools(place: Path, given: Given = NOTHING) -> dict[str, Raw]:
-    return {tool["name"]: tool for tool in read(place, given).definitions()}
+def tools(place: Path, given: ConfiguredParameters = NOTHING) -> dict[str, Raw]:
+    return {tool["name"]: tool for tool in read(place, given).load_definitions()}
 
 
 def described(tmp_path: Path, schema: Any, **more: Any) -> Raw:
@@ -144,14 +144,14 @@ def test_headers_that_have_a_place_of_their_own_are_no_arguments():
 
 
 def test_what_the_configuration_gives_is_no_argument():
-    found = _echo(Given(("x-text",), ("api_key",)))
+    found = _echo(ConfiguredParameters(("x-text",), ("api_key",)))
     assert "X-Text" not in found["head"]["inputSchema"]["properties"]
     assert "api_key" not in found["query"]["inputSchema"]["properties"]
 
 
-def _echo(given: Given = NOTHING) -> dict[str, Raw]:
-    api = load(Source("echo", str(FIXTURES / "echo.yaml"), base_url="http://127.0.0.1:1"), given)
-    return {tool["name"]: tool for tool in api.definitions()}
+def _echo(given: ConfiguredParameters = NOTHING) -> dict[str, Raw]:
+    api = load_description(DescriptionSource("echo", str(FIXTURES / "echo.yaml"), base_url="http://127.0.0.1:1"), given)
+    return {tool["name"]: tool for tool in api.load_definitions()}
 
 
 def test_swagger_2_has_the_same_tools(swagger: dict[str, Raw]):
@@ -176,9 +176,9 @@ def test_a_description_in_several_files_is_one():
 
 def test_no_reference_leads_out_of_the_folder_or_to_another_host():
     api = read(FIXTURES / "split" / "api.yaml")
-    tool = next(tool for tool in api.definitions() if tool["name"] == "steal")
+    tool = next(tool for tool in api.load_definitions() if tool["name"] == "steal")
     assert tool["inputSchema"]["properties"] == {"above": {}, "elsewhere": {}, "passwords": {}}
-    assert "3 references lead nowhere" in api.notes[0]
+    assert "3 references lead nowhere" in api.warnings[0]
 
 
 def test_a_link_does_not_lead_out_of_the_folder_either(tmp_path: Path):
@@ -192,7 +192,7 @@ def test_a_link_does_not_lead_out_of_the_folder_either(tmp_path: Path):
     (tmp_path / "api" / "api.yaml").write_text(
         document.read_text().replace("../petstore.yaml#/components/schemas/Pet", "inside.json")
     )
-    assert "hunter2" not in str(read(tmp_path / "api" / "api.yaml").definitions())
+    assert "hunter2" not in str(read(tmp_path / "api" / "api.yaml").load_definitions())
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_schema_that_is_too_large_keeps_what_is_near(tmp_path: Path):
     schema = described(tmp_path, {"$ref": "#/s/S0"}, s=chain)
     assert len(json.dumps(schema)) < MAX_SCHEMA_BYTES + 5_000
     assert "p1" in schema["$defs"]["S0"]["properties"]
-    assert LEFT_OUT in str(schema["$defs"])
+    assert OMITTED_TEXT in str(schema["$defs"])
 
 
 def test_one_enormous_schema_is_cut_where_it_is_deepest(tmp_path: Path):
@@ -239,7 +239,7 @@ def test_one_enormous_schema_is_cut_where_it_is_deepest(tmp_path: Path):
 
     schema = described(tmp_path, tree(5))
     assert len(json.dumps(schema)) < MAX_SCHEMA_BYTES
-    assert LEFT_OUT in str(schema)
+    assert OMITTED_TEXT in str(schema)
 
 
 def test_aliases_of_aliases_cost_no_more_than_a_bound(tmp_path: Path):
@@ -300,9 +300,12 @@ def test_long_and_odd_names_fit(tmp_path: Path):
 
 
 def test_json_is_preferred_among_media_types():
-    assert chosen(["application/xml", "text/plain", "application/json"]) == "application/json"
-    assert chosen(["application/json-patch+json", "application/merge-patch+json"]) == "application/merge-patch+json"
-    assert chosen(["text/plain", "multipart/form-data"]) == "multipart/form-data"
+    assert choose_media_type(["application/xml", "text/plain", "application/json"]) == "application/json"
+    assert (
+        choose_media_type(["application/json-patch+json", "application/merge-patch+json"])
+        == "application/merge-patch+json"
+    )
+    assert choose_media_type(["text/plain", "multipart/form-data"]) == "multipart/form-data"
 
 
 def test_a_body_that_is_text_is_a_text_whatever_it_means(tmp_path: Path):

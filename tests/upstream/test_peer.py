@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from portico.errors import BackendTimeout, BackendUnavailable, PorticoError, RemoteError
-from portico.upstream.backend import Ask, Raw, Relay
-from portico.upstream.peer import MAX_TASKS, Peer
+from portico.upstream.backend import Raw, Relay, RequestOptions
+from portico.upstream.protocol.session import MAX_TASKS, JsonRpcSession
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, let_pass, soon
 
 
@@ -19,14 +19,16 @@ class Far:
     def __init__(self, roots: tuple[Raw, ...] = ()) -> None:
         self.sent: asyncio.Queue[Raw] = asyncio.Queue()
         self.ears = Ears()
-        self.peer = Peer("far", self._take, self.ears, roots)
+        self.peer = JsonRpcSession("far", self._take, self.ears, roots)
         self._asking: list[asyncio.Task[Raw]] = []
 
     async def _take(self, frame: Raw) -> None:
         self.sent.put_nowait(frame)
 
-    def ask(self, method: str = "tools/call", params: Raw | None = None, ask: Ask | None = None) -> "asyncio.Task[Raw]":
-        asking = asyncio.create_task(self.peer.request(method, params, ask or Ask()))
+    def ask(
+        self, method: str = "tools/call", params: Raw | None = None, ask: RequestOptions | None = None
+    ) -> "asyncio.Task[Raw]":
+        asking = asyncio.create_task(self.peer.request(method, params, ask or RequestOptions()))
         self._asking.append(asking)
         return asking
 
@@ -187,7 +189,7 @@ async def test_a_caller_that_leaves_cancels_the_request_upstream(far: Far):
 
 
 async def test_a_request_out_of_time_is_cancelled_upstream_and_says_what_to_do(far: Far):
-    asking = far.ask(ask=Ask(timeout=0.01))
+    asking = far.ask(ask=RequestOptions(timeout=0.01))
     request_id = (await far.next())["id"]
     with pytest.raises(BackendTimeout, match=r"did not answer tools/call within 0\.01 s") as caught:
         await outcome(asking)
@@ -221,9 +223,9 @@ async def test_a_send_that_fails_is_the_callers_error_and_nobody_elses(caplog: p
     async def broken(frame: Raw) -> None:
         raise BackendUnavailable("the pipe is broken")
 
-    peer = Peer("far", broken, Ears())
+    peer = JsonRpcSession("far", broken, Ears())
     with pytest.raises(BackendUnavailable, match="the pipe is broken"):
-        await peer.request("tools/call", None, Ask(timeout=PATIENCE_S))
+        await peer.request("tools/call", None, RequestOptions(timeout=PATIENCE_S))
     peer.end("over")
     await peer.join()
     assert caplog.records == []
@@ -239,7 +241,7 @@ async def test_an_end_while_a_request_is_still_being_sent_leaves_nothing_unheard
         await ended.wait()
         raise BackendUnavailable("the pipe is broken")
 
-    peer = Peer("far", slow, Ears())
+    peer = JsonRpcSession("far", slow, Ears())
     asking = asyncio.create_task(peer.request("tools/call", None))
     await settled()
     peer.end("over")
@@ -259,7 +261,7 @@ async def test_a_request_given_up_as_the_end_comes_leaves_nothing_unheard_either
     async def never(frame: Raw) -> None:
         await asyncio.Event().wait()
 
-    peer = Peer("far", never, Ears())
+    peer = JsonRpcSession("far", never, Ears())
     asking = asyncio.create_task(peer.request("tools/call", None))
     await settled()
     peer.end("over")
@@ -281,7 +283,7 @@ def with_token(token: object) -> Raw:
 
 async def test_two_clients_with_the_same_token_each_hear_their_own_progress(far: Far):
     one, two = Caller(origin="one"), Caller(origin="two")
-    asking = [far.ask(params=with_token(1), ask=Ask(relay=caller)) for caller in (one, two)]
+    asking = [far.ask(params=with_token(1), ask=RequestOptions(relay=caller)) for caller in (one, two)]
     first, second = await far.next(), await far.next()
     tokens = [frame["params"]["_meta"]["progressToken"] for frame in (first, second)]
     assert len(set(tokens)) == 2
@@ -298,8 +300,8 @@ async def test_two_clients_with_the_same_token_each_hear_their_own_progress(far:
 
 async def test_a_token_that_nobody_gave_reaches_nobody(far: Far):
     silent, caller = Caller(), Caller()
-    without = far.ask(params={"name": "work"}, ask=Ask(relay=silent))
-    asking = far.ask(params=with_token("t"), ask=Ask(relay=caller))
+    without = far.ask(params={"name": "work"}, ask=RequestOptions(relay=silent))
+    asking = far.ask(params=with_token("t"), ask=RequestOptions(relay=caller))
     ids = [(await far.next())["id"], (await far.next())["id"]]
     for token in (ids[0], 99, "nobody", None, [1], True, "9" * 5_000):
         far.progress(token, 1)
@@ -326,7 +328,7 @@ class SlowCaller(Caller):
 
 async def test_progress_reaches_the_caller_in_order_and_before_the_answer(far: Far):
     caller = SlowCaller(range(20, 0, -1))
-    asking = far.ask(params=with_token("t"), ask=Ask(relay=caller))
+    asking = far.ask(params=with_token("t"), ask=RequestOptions(relay=caller))
     frame = await far.next()
     for step in range(20):
         far.progress(frame["params"]["_meta"]["progressToken"], step)
@@ -340,7 +342,7 @@ async def test_a_caller_whose_way_back_is_broken_gets_its_answer_all_the_same(fa
         async def notify(self, method: str, params: Raw) -> None:
             raise RuntimeError("the stream is closed")
 
-    asking = far.ask(params=with_token("t"), ask=Ask(relay=Broken()))
+    asking = far.ask(params=with_token("t"), ask=RequestOptions(relay=Broken()))
     frame = await far.next()
     far.progress(frame["params"]["_meta"]["progressToken"], 1)
     far.progress(frame["params"]["_meta"]["progressToken"], 2)
@@ -349,7 +351,7 @@ async def test_a_caller_whose_way_back_is_broken_gets_its_answer_all_the_same(fa
 
 
 async def test_progress_gives_a_request_its_time_anew(far: Far):
-    asking = far.ask(params=with_token("t"), ask=Ask(timeout=60, relay=Caller()))
+    asking = far.ask(params=with_token("t"), ask=RequestOptions(timeout=60, relay=Caller()))
     frame = await far.next()
     for _ in range(3):  # two and a half times its patience
         far.progress(frame["params"]["_meta"]["progressToken"], 1)
@@ -361,7 +363,7 @@ async def test_progress_gives_a_request_its_time_anew(far: Far):
 
 
 async def test_progress_does_not_stretch_a_request_over_the_longest_a_call_may_take(far: Far):
-    asking = far.ask(params=with_token("t"), ask=Ask(timeout=PATIENCE_S, relay=Caller(), longest=0.1))
+    asking = far.ask(params=with_token("t"), ask=RequestOptions(timeout=PATIENCE_S, relay=Caller(), total_timeout=0.1))
     frame = await far.next()
 
     async def report() -> None:
@@ -400,8 +402,8 @@ async def test_roots_outside_any_call_are_the_configured_ones(far_with_roots: Fa
 
 async def test_a_question_goes_to_the_one_client_whose_calls_are_in_flight(far: Far):
     caller = Caller({"elicitation/create": {"action": "accept"}})
-    far.ask(ask=Ask(relay=caller))
-    far.ask(ask=Ask(relay=caller))
+    far.ask(ask=RequestOptions(relay=caller))
+    far.ask(ask=RequestOptions(relay=caller))
     far.ask("tools/list")
     for _ in range(3):
         await far.next()
@@ -413,7 +415,7 @@ async def test_a_question_goes_to_the_one_client_whose_calls_are_in_flight(far: 
 async def test_a_question_that_may_be_anybodys_is_put_to_nobody(far: Far):
     callers = [Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("one", "two")]
     for caller in callers:
-        far.ask(ask=Ask(relay=caller))
+        far.ask(ask=RequestOptions(relay=caller))
         await far.next()
     far.say(id="q", method="elicitation/create", params={"message": "Sure?"})
     far.say(method="notifications/message", params={"level": "info", "data": "whose?"})
@@ -424,7 +426,7 @@ async def test_a_question_that_may_be_anybodys_is_put_to_nobody(far: Far):
 
 async def test_a_log_message_during_a_call_goes_to_its_caller_only(far: Far):
     caller = Caller()
-    far.ask(ask=Ask(relay=caller))
+    far.ask(ask=RequestOptions(relay=caller))
     await far.next()
     far.say(method="notifications/message", params={"level": "info", "data": "working"})
     await settled()
@@ -449,7 +451,7 @@ class Raising(Caller):
 async def test_a_client_that_fails_a_question_is_no_reason_to_leave_the_server_waiting(
     far: Far, error: Exception, code: int
 ):
-    far.ask(ask=Ask(relay=Raising(error)))
+    far.ask(ask=RequestOptions(relay=Raising(error)))
     await far.next()
     far.say(id="q", method="sampling/createMessage", params={})
     answer = await far.next()
@@ -458,7 +460,7 @@ async def test_a_client_that_fails_a_question_is_no_reason_to_leave_the_server_w
 
 async def test_roots_that_the_client_cannot_give_are_the_configured_ones(far_with_roots: Far):
     relay: Relay = Raising(RemoteError(-32601, "no roots here"))
-    far_with_roots.ask(ask=Ask(relay=relay))
+    far_with_roots.ask(ask=RequestOptions(relay=relay))
     await far_with_roots.next()
     far_with_roots.say(id="r", method="roots/list")
     assert (await far_with_roots.next())["result"] == {"roots": [{"uri": "file:///work", "name": "work"}]}
@@ -466,7 +468,7 @@ async def test_roots_that_the_client_cannot_give_are_the_configured_ones(far_wit
 
 async def test_a_flood_of_questions_is_bounded_and_every_one_is_answered(far: Far):
     caller = Caller()  # never answers
-    far.ask(ask=Ask(relay=caller))
+    far.ask(ask=RequestOptions(relay=caller))
     await far.next()
     for number in range(200):
         far.say(id=number, method="elicitation/create", params={})
@@ -484,7 +486,7 @@ async def test_a_server_that_asks_endlessly_and_never_reads_costs_bounded_memory
         writing += 1
         await asyncio.Event().wait()
 
-    peer = Peer("far", blocked, Ears())
+    peer = JsonRpcSession("far", blocked, Ears())
     for number in range(5 * MAX_TASKS):
         peer.receive({"jsonrpc": "2.0", "id": number, "method": "ping"})
         if number % 100 == 0:
@@ -510,7 +512,7 @@ async def test_a_flood_of_progress_does_not_use_up_the_room_for_questions(far: F
         async def notify(self, method: str, params: Raw) -> None:
             await asyncio.Event().wait()
 
-    far.ask(params=with_token("t"), ask=Ask(relay=Stuck({"roots/list": {"roots": []}})))
+    far.ask(params=with_token("t"), ask=RequestOptions(relay=Stuck({"roots/list": {"roots": []}})))
     frame = await far.next()
     for step in range(100):
         far.progress(frame["params"]["_meta"]["progressToken"], step)

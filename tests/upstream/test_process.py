@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from portico.errors import BackendUnavailable
-from portico.upstream import process
-from portico.upstream.process import Child, Guard
+from portico.upstream.transports import process
+from portico.upstream.transports.process import ChildProcess, ProcessGuard
 from tests.fixtures import broken
 from tests.upstream.scripted import PATIENCE_S, script
 
@@ -24,19 +24,19 @@ LIMIT = 64 * 1024
 
 
 @pytest.fixture
-async def guard() -> AsyncGenerator[Guard]:
-    guard = Guard()
+async def guard() -> AsyncGenerator[ProcessGuard]:
+    guard = ProcessGuard()
     yield guard
     guard.close()
 
 
-async def begin(command: Sequence[str], guard: Guard, cwd: str | None = None, **env: str) -> Child:
-    child = await process.start(command[0], command[1:], process.environment(env), cwd, LIMIT, guard)
+async def begin(command: Sequence[str], guard: ProcessGuard, cwd: str | None = None, **env: str) -> ChildProcess:
+    child = await process.start(command[0], command[1:], process.build_environment(env), cwd, LIMIT, guard)
     assert child.stdin.transport is not None
     return child
 
 
-async def ready(child: Child) -> None:
+async def ready(child: ChildProcess) -> None:
     """The server has started up far enough to have installed what it wants to ignore."""
     child.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
     async with asyncio.timeout(PATIENCE_S):
@@ -49,9 +49,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def stopped(child: Child, *, hurry: bool = False) -> int | None:
+async def stopped(child: ChildProcess, *, hurry: bool = False) -> int | None:
     async with asyncio.timeout(PATIENCE_S):
-        await process.stop(child, hurry=hurry)
+        await process.stop(child, short_grace=hurry)
     return child.returncode
 
 
@@ -76,39 +76,39 @@ def _group(pid: int) -> int | None:
 # --- starting
 
 
-async def test_a_server_leads_a_group_of_its_own(guard: Guard):
+async def test_a_server_leads_a_group_of_its_own(guard: ProcessGuard):
     child = await begin(broken("healthy"), guard)
     assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
     await stopped(child)
 
 
-async def test_a_command_that_does_not_exist_is_named_with_advice(guard: Guard):
+async def test_a_command_that_does_not_exist_is_named_with_advice(guard: ProcessGuard):
     with pytest.raises(BackendUnavailable, match="'no-such-command' does not exist") as caught:
         await begin(["no-such-command"], guard)
     assert "PATH" in caught.value.advice
 
 
 @pytest.mark.parametrize("package", ["foo", "@scope/foo"])
-async def test_a_command_with_arguments_in_it_is_told_where_they_go(guard: Guard, package: str):
+async def test_a_command_with_arguments_in_it_is_told_where_they_go(guard: ProcessGuard, package: str):
     with pytest.raises(BackendUnavailable, match="does not exist on PATH") as caught:
         await begin([f"no-such-npx -y {package}"], guard)
     assert f"command: no-such-npx, args: [-y, {package}]" in caught.value.advice
 
 
-async def test_a_folder_that_does_not_exist_is_named_and_not_blamed_on_the_command(guard: Guard, tmp_path: Path):
+async def test_a_folder_that_does_not_exist_is_named_and_not_blamed_on_the_command(guard: ProcessGuard, tmp_path: Path):
     with pytest.raises(BackendUnavailable, match=r"working directory .*absent' does not exist") as caught:
         await begin(broken("healthy"), guard, str(tmp_path / "absent"))
     assert "cwd" in caught.value.advice
 
 
-async def test_a_file_that_may_not_be_run_is_not_said_to_be_missing(guard: Guard, tmp_path: Path):
+async def test_a_file_that_may_not_be_run_is_not_said_to_be_missing(guard: ProcessGuard, tmp_path: Path):
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
     with pytest.raises(BackendUnavailable, match="is not executable"):
         await begin([str(program)], guard)
 
 
-async def test_a_broken_interpreter_line_is_reported(guard: Guard, tmp_path: Path):
+async def test_a_broken_interpreter_line_is_reported(guard: ProcessGuard, tmp_path: Path):
     program = tmp_path / "server"
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -117,12 +117,12 @@ async def test_a_broken_interpreter_line_is_reported(guard: Guard, tmp_path: Pat
     assert "interpreter line" in caught.value.advice
 
 
-async def test_a_nul_in_an_argument_is_a_clear_error(guard: Guard):
+async def test_a_nul_in_an_argument_is_a_clear_error(guard: ProcessGuard):
     with pytest.raises(BackendUnavailable, match="could not be started: embedded null byte"):
         await begin([*broken("healthy"), "a\0b"], guard)
 
 
-async def test_a_relative_command_is_found_from_the_servers_own_folder(guard: Guard, tmp_path: Path):
+async def test_a_relative_command_is_found_from_the_servers_own_folder(guard: ProcessGuard, tmp_path: Path):
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "server"
     program.write_text("#!/bin/sh\necho found\n")
@@ -133,7 +133,7 @@ async def test_a_relative_command_is_found_from_the_servers_own_folder(guard: Gu
     await stopped(child)
 
 
-async def test_a_command_is_found_on_the_path_its_server_was_given(guard: Guard, tmp_path: Path):
+async def test_a_command_is_found_on_the_path_its_server_was_given(guard: ProcessGuard, tmp_path: Path):
     program = tmp_path / "only-here"
     program.write_text("#!/bin/sh\necho found\n")
     program.chmod(0o755)
@@ -143,7 +143,7 @@ async def test_a_command_is_found_on_the_path_its_server_was_given(guard: Guard,
     await stopped(child)
 
 
-async def test_nothing_is_read_by_a_shell(guard: Guard):
+async def test_nothing_is_read_by_a_shell(guard: ProcessGuard):
     child = await begin([*script("line(sys.argv[1])"), "$HOME; echo 'pwned' `id`"], guard)
     async with asyncio.timeout(PATIENCE_S):
         assert await child.stdout.readline() == b"$HOME; echo 'pwned' `id`\n"
@@ -154,7 +154,7 @@ def test_only_harmless_variables_are_inherited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EXAMPLE_SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("EXAMPLE_WANTED", "wanted")
     monkeypatch.setenv("LANG", "en_GB.UTF-8")
-    given = process.environment({"LANG": "C", "OWN": "own"}, ("EXAMPLE_WANTED", "EXAMPLE_ABSENT"))
+    given = process.build_environment({"LANG": "C", "OWN": "own"}, ("EXAMPLE_WANTED", "EXAMPLE_ABSENT"))
     assert "EXAMPLE_SECRET_TOKEN" not in given
     assert "EXAMPLE_ABSENT" not in given
     assert (given["EXAMPLE_WANTED"], given["LANG"], given["OWN"]) == ("wanted", "C", "own")
@@ -169,7 +169,7 @@ def test_only_harmless_variables_are_inherited(monkeypatch: pytest.MonkeyPatch):
     [("healthy", 0), ("ignores_stdin_close", -signal.SIGTERM), ("ignores_sigterm", -signal.SIGKILL)],
 )
 async def test_a_server_is_asked_then_told_then_killed(
-    name: str, code: int, guard: Guard, monkeypatch: pytest.MonkeyPatch
+    name: str, code: int, guard: ProcessGuard, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(process, "TERM_GRACE_S", 0.2)
     if code:
@@ -181,7 +181,7 @@ async def test_a_server_is_asked_then_told_then_killed(
 
 
 @pytest.mark.parametrize("name", ["ignores_stdin_close", "ignores_sigterm"])
-async def test_a_server_in_no_conversation_is_stopped_in_a_hurry(name: str, guard: Guard):
+async def test_a_server_in_no_conversation_is_stopped_in_a_hurry(name: str, guard: ProcessGuard):
     child = await begin(broken(name), guard)
     await ready(child)
     await stopped(child, hurry=True)
@@ -189,7 +189,7 @@ async def test_a_server_in_no_conversation_is_stopped_in_a_hurry(name: str, guar
 
 
 @pytest.mark.parametrize("name", ["leaves_child", "leaves_child_on_stdout"])
-async def test_the_children_a_server_leaves_behind_go_with_it(name: str, guard: Guard):
+async def test_the_children_a_server_leaves_behind_go_with_it(name: str, guard: ProcessGuard):
     child = await begin(broken(name), guard)
     await ready(child)
     assert len(members(child.pid)) == 2
@@ -197,7 +197,7 @@ async def test_the_children_a_server_leaves_behind_go_with_it(name: str, guard: 
     assert members(child.pid) == []
 
 
-async def test_a_child_that_ignores_sigterm_goes_too(guard: Guard):
+async def test_a_child_that_ignores_sigterm_goes_too(guard: ProcessGuard):
     sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(120)"
     body = f"""
 import subprocess
@@ -213,7 +213,7 @@ read()
     assert members(child.pid) == []
 
 
-async def test_a_server_that_never_read_its_input_keeps_no_pipe_open(guard: Guard):
+async def test_a_server_that_never_read_its_input_keeps_no_pipe_open(guard: ProcessGuard):
     ours = psutil.Process()
     before = ours.num_fds()
     child = await begin(script("time.sleep(120)"), guard)
@@ -222,7 +222,7 @@ async def test_a_server_that_never_read_its_input_keeps_no_pipe_open(guard: Guar
     await until(lambda: ours.num_fds() <= before + 1)  # the guard's own pipe
 
 
-async def test_output_that_nobody_read_keeps_no_pipe_open(guard: Guard):
+async def test_output_that_nobody_read_keeps_no_pipe_open(guard: ProcessGuard):
     ours = psutil.Process()
     before = ours.num_fds()
     child = await begin(script('line(b"x" * 1_000_000)\nread()'), guard)
@@ -230,7 +230,7 @@ async def test_output_that_nobody_read_keeps_no_pipe_open(guard: Guard):
     await until(lambda: ours.num_fds() <= before + 1)
 
 
-async def test_pipes_held_by_a_process_that_left_the_group_are_let_go(guard: Guard):
+async def test_pipes_held_by_a_process_that_left_the_group_are_let_go(guard: ProcessGuard):
     ours = psutil.Process()
     before = ours.num_fds()
     body = """
@@ -249,7 +249,7 @@ read()
         os.kill(escaped, signal.SIGKILL)
 
 
-async def test_two_may_stop_a_server_at_once(guard: Guard):
+async def test_two_may_stop_a_server_at_once(guard: ProcessGuard):
     child = await begin(broken("healthy"), guard)
     await ready(child)
     async with asyncio.timeout(PATIENCE_S):
@@ -257,15 +257,15 @@ async def test_two_may_stop_a_server_at_once(guard: Guard):
     assert child.returncode == 0
 
 
-async def test_a_server_that_has_died_already_is_stopped_at_once(guard: Guard):
+async def test_a_server_that_has_died_already_is_stopped_at_once(guard: ProcessGuard):
     child = await begin(broken("crash_on_start"), guard)
     async with asyncio.timeout(PATIENCE_S):
         await child.exited
     assert await stopped(child) == 3
 
 
-async def test_a_start_that_is_cancelled_at_any_moment_leaves_no_process(guard: Guard):
-    guard.ready()
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_no_process(guard: ProcessGuard):
+    guard.ensure_running()
     here = psutil.Process()
     before = {found.pid for found in here.children()}
     for steps in range(12):
@@ -283,7 +283,7 @@ async def test_a_start_that_is_cancelled_at_any_moment_leaves_no_process(guard: 
 
 _GATEWAY = """
 import sys, time
-from portico.upstream.process import Guard
+from portico.upstream.transports.process import Guard
 guard = Guard()
 guard.ready()
 for group in sys.argv[1:]:
@@ -336,17 +336,17 @@ async def test_when_its_gateway_is_killed_the_guard_ends_every_group_and_then_it
             end(server)
 
 
-async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_groups(guard: Guard):
+async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_groups(guard: ProcessGuard):
     server = orphan("healthy")
     try:
-        guard.ready()
-        guard.watch(server.pid)
+        guard.ensure_running()
+        guard.register(server.pid)
         old = guard._process  # pyright: ignore[reportPrivateUsage]
         assert old is not None
         old.kill()
         old.wait()
-        guard.release(2**22 + 1)  # nobody reads this, and nobody minds
-        guard.ready()
+        guard.unregister(2**22 + 1)  # nobody reads this, and nobody minds
+        guard.ensure_running()
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(asyncio.to_thread(guard.close), until(lambda: server.poll() is not None))
     finally:
@@ -354,12 +354,12 @@ async def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_the_same_gr
 
 
 async def test_a_group_that_was_released_is_left_alone():
-    guard = Guard()
+    guard = ProcessGuard()
     server = orphan("healthy")
     try:
-        guard.ready()
-        guard.watch(server.pid)
-        guard.release(server.pid)
+        guard.ensure_running()
+        guard.register(server.pid)
+        guard.unregister(server.pid)
         guard.close()
         assert server.poll() is None
     finally:
@@ -368,12 +368,12 @@ async def test_a_group_that_was_released_is_left_alone():
 
 def test_a_guard_that_never_had_work_was_never_started():
     before = {found.pid for found in psutil.Process().children()}
-    Guard().close()
+    ProcessGuard().close()
     assert {found.pid for found in psutil.Process().children()} <= before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can adopt orphans on request")
-async def test_a_gateway_that_is_a_containers_first_process_buries_the_orphans_of_its_servers(guard: Guard):
+async def test_a_gateway_that_is_a_containers_first_process_buries_the_orphans_of_its_servers(guard: ProcessGuard):
     adopt_orphans = 36
     libc = ctypes.CDLL(None)
     libc.prctl(adopt_orphans, 1, 0, 0, 0)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from portico.errors import BackendTimeout
-from portico.upstream.backend import Ask, CallOver, Raw
+from portico.upstream.backend import CallAlreadyEnded, Raw, RequestOptions
 from tests.upstream.loopback import Caller, let_pass, soon
 from tests.upstream.test_peer import Far, outcome, settled
 
@@ -16,7 +16,7 @@ class Over(Caller):
     """A client whose call is over."""
 
     async def request(self, method: str, params: Raw) -> Raw:
-        raise CallOver
+        raise CallAlreadyEnded
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def asks(far: Far, request_id: object = "q", **params: object) -> None:
 @pytest.mark.parametrize(("timeout", "longest"), [(5.0, None), (None, 5.0), (5.0, 6.0)])
 async def test_no_call_is_too_late_while_its_client_is_asked(far: Far, timeout: float | None, longest: float | None):
     client = Caller()
-    calling = far.ask(ask=Ask(timeout, client, longest=longest))
+    calling = far.ask(ask=RequestOptions(timeout, client, total_timeout=longest))
     call = await far.next()
     asks(far)
     await soon(client.asked)
@@ -46,7 +46,7 @@ async def test_no_call_is_too_late_while_its_client_is_asked(far: Far, timeout: 
 
 async def test_after_the_answer_the_clock_goes_on(far: Far):
     client = Caller({"elicitation/create": {"action": "decline"}})
-    calling = far.ask(ask=Ask(timeout=5, relay=client))
+    calling = far.ask(ask=RequestOptions(timeout=5, relay=client))
     await far.next()
     asks(far)
     await soon(client.asked)
@@ -58,7 +58,7 @@ async def test_after_the_answer_the_clock_goes_on(far: Far):
 
 async def test_a_question_whose_call_ends_is_answered_with_that(far: Far):
     client = Caller()
-    calling = far.ask(ask=Ask(relay=client))
+    calling = far.ask(ask=RequestOptions(relay=client))
     call = await far.next()
     asks(far)
     await soon(client.asked)
@@ -70,7 +70,7 @@ async def test_a_question_whose_call_ends_is_answered_with_that(far: Far):
 
 async def test_a_question_outlives_one_of_its_clients_calls_if_there_is_another(far: Far):
     client = Caller()
-    calls = [far.ask(ask=Ask(relay=client)) for _ in range(2)]
+    calls = [far.ask(ask=RequestOptions(relay=client)) for _ in range(2)]
     ids = [(await far.next())["id"] for _ in calls]
     asks(far)
     await soon(client.asked)
@@ -82,16 +82,16 @@ async def test_a_question_outlives_one_of_its_clients_calls_if_there_is_another(
 
 async def test_a_question_for_a_call_that_is_over_goes_to_another_of_the_same_client(far: Far):
     client = Caller({"elicitation/create": {"action": "accept"}})
-    far.ask(ask=Ask(relay=client))
+    far.ask(ask=RequestOptions(relay=client))
     await far.next()
-    far.ask(ask=Ask(relay=Over()))
+    far.ask(ask=RequestOptions(relay=Over()))
     await far.next()
     asks(far)
     assert (await far.next())["result"] == {"action": "accept"}
 
 
 async def test_a_question_for_calls_that_are_all_over_is_refused(far: Far):
-    far.ask(ask=Ask(relay=Over()))
+    far.ask(ask=RequestOptions(relay=Over()))
     await far.next()
     asks(far)
     assert "outside a client's call" in (await far.next())["error"]["message"]
@@ -99,7 +99,7 @@ async def test_a_question_for_calls_that_are_all_over_is_refused(far: Far):
 
 async def test_a_server_can_withdraw_its_question(far: Far):
     client = Caller()
-    calling = far.ask(ask=Ask(relay=client))
+    calling = far.ask(ask=RequestOptions(relay=client))
     call = await far.next()
     asks(far)
     await soon(client.asked)
@@ -112,13 +112,13 @@ async def test_a_server_can_withdraw_its_question(far: Far):
 
 async def test_the_end_of_a_visit_is_told_to_the_client_that_was_sent_there(far: Far):
     one, two = Caller({"elicitation/create": {"action": "accept"}}, "one"), Caller(origin="two")
-    calling = far.ask(ask=Ask(relay=one))
+    calling = far.ask(ask=RequestOptions(relay=one))
     call = await far.next()
     asks(far, mode="url", url="https://example.org", elicitationId="visit")
     await far.next()
     far.say(id=call["id"], result={})
     await outcome(calling)
-    far.ask(ask=Ask(relay=two))
+    far.ask(ask=RequestOptions(relay=two))
     refused = await far.next()
     elicitations = [{"elicitationId": "theirs", "mode": "url"}]
     far.say(id=refused["id"], error={"code": -32042, "message": "", "data": {"elicitations": elicitations}})
@@ -131,7 +131,7 @@ async def test_the_end_of_a_visit_is_told_to_the_client_that_was_sent_there(far:
 
 async def test_so_many_visits_are_remembered_and_no_more(far: Far):
     client = Caller({"elicitation/create": {"action": "accept"}})
-    far.ask(ask=Ask(relay=client))
+    far.ask(ask=RequestOptions(relay=client))
     await far.next()
     for number in range(300):
         asks(far, number, mode="url", elicitationId=str(number))

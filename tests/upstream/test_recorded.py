@@ -10,7 +10,7 @@ import pytest
 
 from portico.errors import BackendUnavailable, RecordedOnly, RemoteError
 from portico.upstream.backend import Connection
-from portico.upstream.recorded import RecordedBackend
+from portico.upstream.backends.recorded import RecordedBackend
 from tests.upstream.loopback import Ears
 
 TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}, "x-vendor": {"kept": 2**80}}
@@ -42,8 +42,8 @@ async def refusal(path: Path, slug: str | None = None) -> BackendUnavailable:
 
 async def test_one_line_of_a_file_is_a_server(fleet: Path):
     connection = await opened(fleet, "two")
-    assert connection.hello.server_info == {"name": "two"}
-    assert (connection.hello.era, connection.hello.protocol_version) == ("legacy", "2024-11-05")
+    assert connection.initialize_info.server_info == {"name": "two"}
+    assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == ("legacy", "2024-11-05")
     assert await connection.request("tools/list") == {"tools": [TOOL]}
     assert await connection.request("prompts/list") == {"prompts": [{"name": "two"}]}
     assert await connection.request("resources/list") == {"resources": []}
@@ -54,17 +54,17 @@ async def test_one_line_of_a_file_is_a_server(fleet: Path):
 async def test_a_whole_file_is_a_server_and_the_first_line_where_none_is_named(fleet: Path, tmp_path: Path):
     single = tmp_path / "server.json"
     single.write_text(json.dumps(recording("single"), indent=2))
-    assert (await opened(single)).hello.server_info == {"name": "single"}
-    assert (await opened(fleet)).hello.server_info == {"name": "one"}
+    assert (await opened(single)).initialize_info.server_info == {"name": "single"}
+    assert (await opened(fleet)).initialize_info.server_info == {"name": "one"}
 
 
 async def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path):
     path = tmp_path / "server.json"
     path.write_text(json.dumps(recording("before")))
-    assert (await opened(path)).hello.server_info == {"name": "before"}
+    assert (await opened(path)).initialize_info.server_info == {"name": "before"}
     path.write_text(json.dumps(recording("after")))
     os.utime(path, ns=(1, 1))
-    assert (await opened(path)).hello.server_info == {"name": "after"}
+    assert (await opened(path)).initialize_info.server_info == {"name": "after"}
 
 
 @pytest.mark.parametrize("method", ["tools/call", "resources/read", "prompts/get", "completion/complete"])
@@ -113,5 +113,5 @@ async def test_a_recording_without_an_introduction_is_still_a_server(tmp_path: P
     path = tmp_path / "server.json"
     path.write_text(json.dumps({"initialize": None, "tools": None}))
     connection = await opened(path)
-    assert connection.hello.server_info == {}
+    assert connection.initialize_info.server_info == {}
     assert await connection.request("tools/list") == {"tools": []}

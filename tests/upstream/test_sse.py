@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream.backend import Ask, Connection, Raw
-from portico.upstream.sse import SseBackend
-from portico.upstream.sse_connection import endpoint_url
+from portico.upstream.backend import Connection, Raw, RequestOptions
+from portico.upstream.transports.sse import SseBackend
+from portico.upstream.transports.sse_connection import resolve_endpoint_url
 from tests.upstream.loopback import PATIENCE_S, Caller, Ears, serve, soon
 from tests.upstream.raw_server import HELLO, event, open_stream, stream
 
@@ -99,7 +99,10 @@ async def test_it_lists_calls_relays_and_cancels():
         return ""
 
     async with connected(server.sse_app()) as (connection, backend):
-        assert (connection.hello.era, connection.hello.instructions) == ("legacy", "Mind the stream.")
+        assert (connection.initialize_info.era, connection.initialize_info.instructions) == (
+            "legacy",
+            "Mind the stream.",
+        )
         assert {tool["name"] for tool in (await connection.request("tools/list"))["tools"]} == {"echo", "work", "hang"}
         calls = [connection.request("tools/call", {"name": "echo", "arguments": {"text": str(n)}}) for n in range(20)]
         assert [result["content"][0]["text"] for result in await asyncio.gather(*calls)] == list(map(str, range(20)))
@@ -109,12 +112,12 @@ async def test_it_lists_calls_relays_and_cancels():
 
         caller = Caller({"elicitation/create": {"action": "accept", "content": {"colour": "red"}}})
         params: Raw = {"name": "work", "arguments": {}, "_meta": {"progressToken": "mine"}}
-        result = await connection.request("tools/call", params, Ask(relay=caller))
+        result = await connection.request("tools/call", params, RequestOptions(relay=caller))
         assert result["content"][0]["text"] == "red"
         assert [said["progressToken"] for _, said in caller.told] == ["mine"]
 
         with pytest.raises(BackendTimeout):
-            await connection.request("tools/call", {"name": "hang", "arguments": {}}, Ask(timeout=0.2))
+            await connection.request("tools/call", {"name": "hang", "arguments": {}}, RequestOptions(timeout=0.2))
         assert await soon(ended) == "hang"
         assert backend.diagnostics()["requests"] > 20
         assert backend.diagnostics()["url"].endswith("/sse")
@@ -152,7 +155,7 @@ async def test_a_broken_stream_ends_the_conversation_and_every_call_in_it(last: 
     ears = Ears()
     async with connected(server.app, ears, max_message_bytes=100_000) as (connection, backend):
         with pytest.raises(BackendUnavailable, match=reason):
-            await connection.request("tools/call", {"name": "x"}, Ask(timeout=PATIENCE_S))
+            await connection.request("tools/call", {"name": "x"}, RequestOptions(timeout=PATIENCE_S))
         assert reason in await soon(ears.losses)
         assert reason in backend.diagnostics()["last_error"]
         with pytest.raises(BackendUnavailable):
@@ -186,13 +189,13 @@ async def test_messages_are_not_sent_to_another_server():
     ],
 )
 def test_where_messages_go(stream_url: str, named: str, target: str):
-    assert endpoint_url("old", stream_url, named) == target
+    assert resolve_endpoint_url("old", stream_url, named) == target
 
 
 @pytest.mark.parametrize("named", ["https://h/m", "http://h:81/m", "//evil/m", "http://h@evil/m"])
 def test_where_messages_never_go(named: str):
     with pytest.raises(BackendUnavailable):
-        endpoint_url("old", "http://h/sse", named)
+        resolve_endpoint_url("old", "http://h/sse", named)
 
 
 async def test_a_stream_without_an_address_is_an_error():

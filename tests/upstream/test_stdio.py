@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream import handshake, process, stdio
-from portico.upstream.backend import Ask, Raw
-from portico.upstream.stdio import STDERR_LINE_CHARS, STDERR_LINES, StdioBackend
+from portico.upstream.backend import Raw, RequestOptions
+from portico.upstream.protocol import handshake
+from portico.upstream.transports import process, stdio
+from portico.upstream.transports.stdio import STDERR_LINE_CHARS, STDERR_LINES, StdioBackend
 from tests.fixtures import everything_command
 from tests.upstream.loopback import Caller, Ears, let_pass, soon
 from tests.upstream.scripted import PATIENCE_S, call, conversation, methods, misbehaved, overheard, scripted
@@ -68,7 +69,7 @@ async def refused(backend: StdioBackend, *, within: float = PATIENCE_S) -> Backe
 )
 async def test_each_server_is_met_in_its_era_with_one_process(name: str, era: str, version: str, tmp_path: Path):
     async with conversation(overheard(name, tmp_path / "heard")) as (connection, _):
-        assert (connection.hello.era, connection.hello.protocol_version) == (era, version)
+        assert (connection.initialize_info.era, connection.initialize_info.protocol_version) == (era, version)
         assert json.loads(await call(connection, "echo", word="hello")) == {"word": "hello"}
     assert len(methods(tmp_path / "heard")) == 1
 
@@ -85,9 +86,9 @@ async def test_each_server_is_met_in_its_era_with_one_process(name: str, era: st
 async def test_a_server_that_the_probe_spoils_is_started_again_without_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stdio, "REFUSED_PATIENCE_S", 0.5)
+    monkeypatch.setattr(stdio, "INITIALIZE_TIMEOUT_S", 0.5)
     async with conversation(overheard(name, tmp_path / "heard")) as (connection, _):
-        assert connection.hello.era == "legacy"
+        assert connection.initialize_info.era == "legacy"
         assert await call(connection, "echo") == "{}"
     first, second = methods(tmp_path / "heard")
     assert first[0] == "server/discover"
@@ -96,16 +97,16 @@ async def test_a_server_that_the_probe_spoils_is_started_again_without_one(
 
 async def test_a_remembered_era_spares_the_probe(tmp_path: Path):
     async with conversation(overheard("dies_on_discover", tmp_path / "heard"), "legacy") as (connection, _):
-        assert connection.hello.era == "legacy"
+        assert connection.initialize_info.era == "legacy"
     assert methods(tmp_path / "heard") == [["initialize", "notifications/initialized"]]
 
 
 async def test_a_server_that_ignores_the_probe_gets_the_handshake_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(handshake, "PROBE_PATIENCE_S", 0.2)
+    monkeypatch.setattr(handshake, "PROBE_TIMEOUT_S", 0.2)
     async with conversation(overheard("ignores_discover", tmp_path / "heard")) as (connection, _):
-        assert connection.hello.era == "legacy"
+        assert connection.initialize_info.era == "legacy"
         assert await call(connection, "echo") == "{}"
     (heard,) = methods(tmp_path / "heard")
     assert heard[:3] == ["server/discover", "initialize", "notifications/initialized"]
@@ -114,7 +115,7 @@ async def test_a_server_that_ignores_the_probe_gets_the_handshake_behind_it(
 async def test_a_slow_server_that_took_both_the_probe_and_the_handshake_is_started_anew_in_the_modern_era(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(handshake, "PROBE_PATIENCE_S", 0.3)
+    monkeypatch.setattr(handshake, "PROBE_TIMEOUT_S", 0.3)
     body = """
 starts = sys.argv[1]
 slow = not os.path.exists(starts)
@@ -131,7 +132,7 @@ for id, method, params in requests():
     backend = scripted(body)
     backend = replace(backend, args=(*backend.args, str(tmp_path / "starts")))
     async with conversation(backend) as (connection, _):
-        assert connection.hello.era == "modern"
+        assert connection.initialize_info.era == "modern"
         assert await connection.request("tools/list") == {}
     assert (tmp_path / "starts").read_text() == "xx"
 
@@ -145,7 +146,7 @@ for id, method, params in requests():
         send(id=id, error={"code": -32601, "message": "Method not found"})
 """
     async with conversation(scripted(body), "legacy") as (connection, _):
-        assert connection.hello.era == "modern"
+        assert connection.initialize_info.era == "modern"
 
 
 async def test_a_server_that_refuses_everything_is_refused_with_its_own_words():
@@ -162,7 +163,7 @@ async def test_a_real_server_of_each_era_lists_and_calls():
     for options, era in ((("--stdio",), "modern"), (("--stdio", "--era", "legacy"), "legacy")):
         command, *args = everything_command(*options)
         async with conversation(StdioBackend("everything", command, tuple(args))) as (connection, _):
-            assert connection.hello.era == era
+            assert connection.initialize_info.era == era
             assert (await connection.request("tools/list"))["tools"]
 
 
@@ -444,7 +445,9 @@ async def test_a_server_that_does_not_read_its_input_costs_a_call_its_time_and_n
     async with conversation(backend) as (connection, _):
         with pytest.raises(BackendTimeout):
             async with asyncio.timeout(PATIENCE_S):
-                await connection.request("tools/call", {"name": "x", "arguments": {"a": "x" * 500_000}}, Ask(0.2))
+                await connection.request(
+                    "tools/call", {"name": "x", "arguments": {"a": "x" * 500_000}}, RequestOptions(0.2)
+                )
     assert gone(backend)
 
 
@@ -541,7 +544,7 @@ async def test_a_question_during_a_call_reaches_its_caller():
     caller = Caller({"elicitation/create": {"action": "accept"}})
     async with conversation(scripted(ASKS_DURING_CALLS)) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "ask"}, Ask(relay=caller))
+            result = await connection.request("tools/call", {"name": "ask"}, RequestOptions(relay=caller))
     assert result == {"said": {"action": "accept"}}
 
 
@@ -566,7 +569,7 @@ for id, method, params in requests():
     caller = Caller({"elicitation/create": {"action": "accept"}})
     async with conversation(scripted(body)) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "ask"}, Ask(relay=caller))
+            result = await connection.request("tools/call", {"name": "ask"}, RequestOptions(relay=caller))
     assert "more than 25,000 JSON values" in result["said"]
     assert caller.asked.empty()
 
@@ -583,7 +586,7 @@ for id, method, params in requests():
     caller = Caller()
     async with conversation(backend) as (connection, _):
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "x"}, Ask(relay=caller))
+            result = await connection.request("tools/call", {"name": "x"}, RequestOptions(relay=caller))
         assert len(result["many"]) == 30_000
         assert not caller.told
         assert backend.diagnostics()["noise"] == 1
@@ -592,10 +595,12 @@ for id, method, params in requests():
 async def test_a_question_while_two_clients_wait_reaches_neither():
     callers: list[Any] = [Caller({"elicitation/create": {"action": "accept"}}, origin=name) for name in ("a", "b")]
     async with conversation(scripted(ASKS_DURING_CALLS)) as (connection, _):
-        other = asyncio.create_task(connection.request("tools/call", {"name": "wait"}, Ask(relay=callers[0])))
+        other = asyncio.create_task(
+            connection.request("tools/call", {"name": "wait"}, RequestOptions(relay=callers[0]))
+        )
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE_S):
-            result = await connection.request("tools/call", {"name": "ask"}, Ask(relay=callers[1]))
+            result = await connection.request("tools/call", {"name": "ask"}, RequestOptions(relay=callers[1]))
         assert result["said"]["code"] == -32601
         assert all(caller.asked.empty() for caller in callers)
         other.cancel()
@@ -639,7 +644,9 @@ for id, method, params in requests():
     params: Raw = {"name": "x", "_meta": {"progressToken": "mine"}}
     backend = scripted(body)
     async with conversation(replace(backend, args=(*backend.args, str(tmp_path)))) as (connection, _):
-        assert await connection.request("tools/call", params, Ask(timeout=60, relay=caller)) == {"done": True}
+        assert await connection.request("tools/call", params, RequestOptions(timeout=60, relay=caller)) == {
+            "done": True
+        }
     assert [(told["progressToken"], told["progress"]) for _, told in caller.told] == [("mine", n) for n in range(10)]
 
 
@@ -647,7 +654,7 @@ for id, method, params in requests():
 
 
 async def test_one_guard_serves_many_backends_and_is_gone_when_closed():
-    guard = process.Guard()
+    guard = process.ProcessGuard()
     backends = [misbehaved("healthy", guard=guard) for _ in range(5)]
     here = psutil.Process()
     before = {found.pid for found in here.children()}

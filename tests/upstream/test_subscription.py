@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
-from portico.upstream import subscription as module
-from portico.upstream.backend import Ask, Connection, Raw
-from portico.upstream.http import HttpBackend
-from portico.upstream.stdio import StdioBackend
-from portico.upstream.subscription import Lost, Subscription
+from portico.upstream.backend import Connection, Raw, RequestOptions
+from portico.upstream.protocol import subscription as module
+from portico.upstream.protocol.subscription import Subscription, SubscriptionLost
+from portico.upstream.transports.http import HttpBackend
+from portico.upstream.transports.stdio import StdioBackend
 from tests.fixtures import everything_command
 from tests.interaction.upstreams import listening
 from tests.upstream.loopback import PATIENCE_S, Ears, soon
@@ -33,10 +33,10 @@ class Held:
 
     def __init__(self, wanted: Raw, agreed: frozenset[str] | None) -> None:
         self.wanted: Raw = wanted["notifications"]
-        self.agreed = agreed
+        self.agreed_uris = agreed
         self.over = asyncio.Event()
 
-    async def ended(self) -> None:
+    async def wait_for_end(self) -> None:
         await self.over.wait()
 
     def close(self) -> None:
@@ -73,8 +73,8 @@ class Following:
 
     def __init__(self, server: Server, **capabilities: Any) -> None:
         self.ears = Ears()
-        self.subscription = Subscription("s", capabilities, server.open, self.ears.notified)
-        self.task = asyncio.create_task(self.subscription.follow())
+        self.subscription = Subscription("s", capabilities, server.open, self.ears.on_notification)
+        self.task = asyncio.create_task(self.subscription.keep_open())
 
     async def __aenter__(self) -> "Following":
         return self
@@ -92,7 +92,7 @@ class Following:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "FIRST_RETRY_DELAY_S", 0.01)
     monkeypatch.setattr(module, "LINGER_S", 0.02)
 
 
@@ -174,7 +174,7 @@ async def test_who_waits_is_told_when_it_cannot_be_done_now_and_what_was_agreed_
         server.decide = lambda uris: None
         await following.watch("r://3")
         assert server.streams[-1].wanted["resourceSubscriptions"] == ["r://1", "r://3"]
-        server.decide = lambda uris: Lost("it is gone")
+        server.decide = lambda uris: SubscriptionLost("it is gone")
         with pytest.raises(BackendUnavailable, match="it is gone"):
             await following.watch("r://4")
         assert await asyncio.wait_for(following.task, PATIENCE_S) == "it is gone"
@@ -188,7 +188,7 @@ async def test_nobody_waits_longer_than_they_want_to_and_nobody_watches_without_
         server.ready.clear()
         with pytest.raises(BackendTimeout):
             await following.watch("r://1", 0.01)
-        monkeypatch.setattr(module, "MAX_WATCHED", 0)
+        monkeypatch.setattr(module, "MAX_RESOURCES", 0)
         with pytest.raises(RemoteError, match="watched already"):
             await following.watch("r://2")
 
@@ -197,7 +197,7 @@ async def test_nobody_waits_longer_than_they_want_to_and_nobody_watches_without_
 
 
 async def subscribe(connection: Connection, uri: str) -> Raw:
-    return await connection.request("resources/subscribe", {"uri": uri}, Ask(timeout=PATIENCE_S))
+    return await connection.request("resources/subscribe", {"uri": uri}, RequestOptions(timeout=PATIENCE_S))
 
 
 async def test_over_http_an_update_is_heard_and_the_request_that_is_replaced_is_hung_up() -> None:
@@ -215,7 +215,7 @@ async def test_over_http_an_update_is_heard_and_the_request_that_is_replaced_is_
         pieces: asyncio.Queue[bytes] = asyncio.Queue()
         meta = {"io.modelcontextprotocol/subscriptionId": frame["id"]}
         params = {"notifications": agreed, "_meta": meta}
-        pieces.put_nowait(event({"jsonrpc": "2.0", "method": module.ACKNOWLEDGED, "params": params}))
+        pieces.put_nowait(event({"jsonrpc": "2.0", "method": module.ACKNOWLEDGED_METHOD, "params": params}))
         opened.put_nowait((wanted, pieces))
 
         async def said() -> AsyncIterator[bytes]:
@@ -311,7 +311,7 @@ async def test_nothing_is_lost_while_one_subscription_takes_the_place_of_another
         async def touch() -> None:
             for uri in watched:
                 params: Raw = {"name": "touch_resource", "arguments": {"uri": uri}}
-                await connection.request("tools/call", params, Ask(timeout=PATIENCE_S))
+                await connection.request("tools/call", params, RequestOptions(timeout=PATIENCE_S))
 
         switching = asyncio.create_task(switch())
         await touch()

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from pydantic import ByteSize
 
-from portico.config import Health, Restart
+from portico.config import HealthConfig, RestartConfig
 from portico.errors import BackendBusy, BackendUnavailable, RemoteError
-from portico.events import Bus
+from portico.events import EventBus
 from portico.testing import FakeBackend
 from portico.upstream.backend import Era
-from portico.upstream.health import busy, due
-from portico.upstream.instances import Instance
-from portico.upstream.starts import Starts
-from portico.upstream.supervisor import Upstream
+from portico.upstream.lifecycle.health_checks import is_busy, needs_check
+from portico.upstream.lifecycle.instances import Instance
+from portico.upstream.lifecycle.start_slots import StartSlots
+from portico.upstream.lifecycle.supervisor import Upstream
 from tests.upstream.scripted import PATIENCE_S, misbehaved, scripted
 from tests.upstream.supervised import ANSWER, ECHO, Slow, alive, call, fake, until, upstream
 
-OFTEN = Health(every_s=0.02, timeout_s=0.05, failures=2)
-NEVER = Health(every_s=0)
+OFTEN = HealthConfig(every_s=0.02, timeout_s=0.05, failures=2)
+NEVER = HealthConfig(every_s=0)
 
 
 class Command(FakeBackend):
@@ -77,17 +77,17 @@ class Clock:
 
 async def test_a_command_that_cannot_be_started_is_left_alone_and_its_last_words_are_shown():
     clock = Clock()
-    rule = Restart(tries=3, quarantine_s=600)
+    rule = RestartConfig(tries=3, quarantine_s=600)
     async with upstream(misbehaved("crash_on_start"), restart=rule, clock=clock) as watched:
         for _ in range(3):
             with pytest.raises(BackendUnavailable):
                 await call(watched)
             clock.now += 10
-        status = watched.status()
-        assert (status.state, status.breaker, status.failures) == ("quarantined", "open", 3)
+        status = watched.get_status()
+        assert (status.state, status.breaker_phase, status.failures) == ("quarantined", "open", 3)
         assert status.stderr == ("fatal: EXAMPLE_API_KEY is not set",)
         assert "in quarantine after 3 failures within 10 min" in status.reason
-        assert status.next_try is not None
+        assert status.next_try_at is not None
         with pytest.raises(BackendUnavailable, match="EXAMPLE_API_KEY is not set") as refused:
             await call(watched)
         assert "`portico restart server` tries it at once" in refused.value.advice
@@ -95,20 +95,20 @@ async def test_a_command_that_cannot_be_started_is_left_alone_and_its_last_words
 
 
 async def test_a_command_that_dies_of_every_call_is_not_restarted_for_ever():
-    async with upstream(misbehaved("dies_mid_call"), restart=Restart(tries=3)) as watched:
+    async with upstream(misbehaved("dies_mid_call"), restart=RestartConfig(tries=3)) as watched:
         pids: set[int] = set()
         for _ in range(6):
             with pytest.raises(BackendUnavailable):
                 await call(watched)
             await until(lambda: watched.state in ("down", "quarantined"))
-            pids.add(watched.status().diagnostics["pid"])
+            pids.add(watched.get_status().diagnostics["pid"])
         assert (watched.state, len(pids)) == ("quarantined", 3)
         assert "exited with code 4" in watched.reason
 
 
 async def test_a_server_that_works_well_in_between_may_die_as_often_as_it_likes():
     clock, backend = Clock(), Command()
-    async with upstream(backend, restart=Restart(tries=2), clock=clock) as watched:
+    async with upstream(backend, restart=RestartConfig(tries=2), clock=clock) as watched:
         for _ in range(6):
             await call(watched)
             clock.now += 20
@@ -121,28 +121,28 @@ async def test_a_server_that_works_well_in_between_may_die_as_often_as_it_likes(
 async def test_a_server_elsewhere_is_never_put_in_quarantine():
     clock, backend = Clock(), fake()
     backend.refuses = BackendUnavailable("nobody is there")
-    async with upstream(backend, restart=Restart(tries=2, longest_s=5), clock=clock) as watched:
+    async with upstream(backend, restart=RestartConfig(tries=2, longest_s=5), clock=clock) as watched:
         for _ in range(6):
             with pytest.raises(BackendUnavailable):
                 await call(watched)
             clock.now += 5
-        assert (watched.state, watched.status().breaker) == ("down", "half-open")
+        assert (watched.state, watched.get_status().breaker_phase) == ("down", "half-open")
         backend.refuses = None
         assert await call(watched) == "echoed"
-        assert watched.status().breaker == "closed"
+        assert watched.get_status().breaker_phase == "closed"
 
 
 async def test_a_quarantine_ends_with_one_try_when_its_time_is_up():
     clock, backend = Clock(), Command()
     backend.refuses = BackendUnavailable("no")
-    async with upstream(backend, restart=Restart(tries=1, quarantine_s=60), clock=clock) as watched:
+    async with upstream(backend, restart=RestartConfig(tries=1, quarantine_s=60), clock=clock) as watched:
         with pytest.raises(BackendUnavailable):
             await call(watched)
         assert watched.state == "quarantined"
         clock.now += 61
         backend.refuses = None
         assert await call(watched) == "echoed"
-        assert (watched.state, watched.status().breaker) == ("ready", "closed")
+        assert (watched.state, watched.get_status().breaker_phase) == ("ready", "closed")
 
 
 async def test_of_a_second_try_there_is_one_and_everyone_else_is_answered_at_once():
@@ -171,24 +171,24 @@ async def test_who_is_wanted_comes_back_by_itself_once_the_pause_is_over():
     async with upstream(backend, clock=clock) as watched:
         await watched.connect()
         backend.die("the machine slept")
-        await watched.tend()
+        await watched.maintain()
         assert backend.connections == 1, "nobody wants it"
-        await watched.tend(wanted=True)
+        await watched.maintain(restart_if_down=True)
         assert watched.state == "down", "it failed before it had answered anyone, so there is a pause"
         clock.now += 1
-        await watched.tend(wanted=True)
+        await watched.maintain(restart_if_down=True)
         await until(lambda: watched.state == "ready")
-        assert (backend.connections, watched.status().restarts) == (2, 1)
+        assert (backend.connections, watched.get_status().restarts) == (2, 1)
 
 
 async def test_another_configuration_ends_a_quarantine():
     backend = Command()
     backend.refuses = BackendUnavailable("no")
-    async with upstream(backend, restart=Restart(tries=1, quarantine_s=0)) as watched:
+    async with upstream(backend, restart=RestartConfig(tries=1, quarantine_s=0)) as watched:
         with pytest.raises(BackendUnavailable):
             await call(watched)
         backend.refuses = None
-        watched.configure(30, Restart(tries=2), Health())
+        watched.configure(30, RestartConfig(tries=2), HealthConfig())
         assert watched.state == "configured"
         assert await call(watched) == "echoed"
 
@@ -227,8 +227,8 @@ async def test_a_server_that_no_longer_answers_is_started_anew_and_says_why():
         await until(lambda: backend.connections > 1)
         backend.deaf = False
         await until(lambda: watched.state == "ready")
-        assert watched.status().restarted_for.startswith("it did not answer 2 health checks in a row")
-        assert watched.status().restarts >= 1
+        assert watched.get_status().restart_reason.startswith("it did not answer 2 health checks in a row")
+        assert watched.get_status().restarts >= 1
         assert await call(watched) == "echoed"
 
 
@@ -263,24 +263,24 @@ async def test_a_server_that_is_busy_with_a_call_is_not_asked_and_not_killed():
 
 def test_silence_is_counted_from_the_last_sign_of_life_and_only_while_no_call_is_within_its_time():
     backend: Any = None
-    instance = Instance(backend, used=0, started=0, heard_at=0)
-    assert due(instance, 10, 600)
-    instance.heard = True
-    instance.missed = 2
-    assert not due(instance, 20, 600)
-    assert (instance.heard, instance.heard_at, instance.missed) == (False, 20, 0)
-    instance.calls = 1
-    assert not due(instance, 100, 600)
-    assert busy(instance, 619, 600)
-    assert due(instance, 620, 600), "no call may take as long as that"
+    instance = Instance(backend, last_used_at=0, started_at=0, last_heard_at=0)
+    assert needs_check(instance, 10, 600)
+    instance.heard_since_check = True
+    instance.missed_checks = 2
+    assert not needs_check(instance, 20, 600)
+    assert (instance.heard_since_check, instance.last_heard_at, instance.missed_checks) == (False, 20, 0)
+    instance.pending_calls = 1
+    assert not needs_check(instance, 100, 600)
+    assert is_busy(instance, 619, 600)
+    assert needs_check(instance, 620, 600), "no call may take as long as that"
 
 
 async def test_a_call_that_waits_for_a_frozen_process_is_told_and_another_takes_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("portico.upstream.process.STDIN_GRACE_S", 0.1)
-    monkeypatch.setattr("portico.upstream.process.TERM_GRACE_S", 0.1)
-    health = Health(every_s=0.1, timeout_s=0.5, failures=2)
+    monkeypatch.setattr("portico.upstream.transports.process.STDIN_GRACE_S", 0.1)
+    monkeypatch.setattr("portico.upstream.transports.process.TERM_GRACE_S", 0.1)
+    health = HealthConfig(every_s=0.1, timeout_s=0.5, failures=2)
     async with upstream(misbehaved("healthy"), health=health, longest_call=0.3) as watched:
         first = int(await call(watched, "pid"))
         os.kill(first, signal.SIGSTOP)
@@ -289,14 +289,14 @@ async def test_a_call_that_waits_for_a_frozen_process_is_told_and_another_takes_
         second = int(await call(watched, "pid"))
         assert second != first
         assert not alive(first), "the old one is gone before the new one starts: they may want the same port"
-        assert (watched.state, watched.status().restarts) == ("ready", 1)
+        assert (watched.state, watched.get_status().restarts) == ("ready", 1)
 
 
 async def test_nothing_is_asked_of_a_server_at_rest():
     backend = Working()
     async with upstream(backend, health=OFTEN) as watched:
         await watched.connect()
-        await watched.rest(0)
+        await watched.stop_if_idle(0)
         checks = backend.checks
         await asyncio.sleep(5 * OFTEN.every_s)
         assert (backend.checks, backend.connections) == (checks, 1)
@@ -312,7 +312,7 @@ async def test_a_restart_gives_a_new_process_and_ends_the_old_one():
             await watched.restart()
         assert (watched.state, alive(first)) == ("ready", False)
         assert int(await call(watched, "pid")) != first
-        assert (watched.status().restarts, watched.status().restarted_for) == (1, "a restart was asked for")
+        assert (watched.get_status().restarts, watched.get_status().restart_reason) == (1, "a restart was asked for")
 
 
 async def test_calls_under_way_end_on_the_old_one_while_new_ones_go_to_the_new_one():
@@ -328,10 +328,10 @@ for id, method, params in requests():
 """
     async with upstream(scripted(body, protocol="legacy"), health=NEVER) as watched:
         first = await call(watched)
-        old = watched.live
+        old = watched.any_connection
         assert old is not None
         slow = asyncio.create_task(call(watched, "slow"))
-        await until(lambda: watched.status().calls == 2)
+        await until(lambda: watched.get_status().calls == 2)
         async with asyncio.timeout(PATIENCE_S):
             await watched.restart()
         second = await call(watched)
@@ -346,9 +346,9 @@ for id, method, params in requests():
 async def test_a_call_that_outlasts_the_drain_is_told_why():
     silent = "shake()\nfor id, method, params in requests():\n    pass"
     backend = scripted(silent, protocol="legacy")
-    async with upstream(backend, health=NEVER, restart=Restart(drain_s=0.1)) as watched:
+    async with upstream(backend, health=NEVER, restart=RestartConfig(drain_s=0.1)) as watched:
         slow = asyncio.create_task(call(watched))
-        await until(lambda: watched.status().calls == 1)
+        await until(lambda: watched.get_status().calls == 1)
         async with asyncio.timeout(PATIENCE_S):
             await watched.restart("a new version is installed")
             with pytest.raises(BackendUnavailable, match="it is started anew: a new version is installed"):
@@ -359,10 +359,10 @@ async def test_the_death_of_an_old_one_that_drains_is_no_loss_of_the_new_one():
     backend = Working()
     async with upstream(backend, health=NEVER) as watched:
         working = asyncio.create_task(call(watched, "work"))
-        await until(lambda: watched.status().calls == 1)
+        await until(lambda: watched.get_status().calls == 1)
         (old,) = backend._listeners  # pyright: ignore[reportPrivateUsage]
         await watched.restart()
-        old.lost("of old age")
+        old.on_lost("of old age")
         assert watched.state == "ready"
         backend.gate.set()
         assert await working == "echoed"
@@ -372,7 +372,7 @@ async def test_the_death_of_an_old_one_that_drains_is_no_loss_of_the_new_one():
 async def test_a_restart_ends_a_quarantine_and_says_when_it_does_not_help():
     backend = Command()
     backend.refuses = BackendUnavailable("the key is missing", advice="Set KEY.")
-    async with upstream(backend, restart=Restart(tries=1, quarantine_s=0)) as watched:
+    async with upstream(backend, restart=RestartConfig(tries=1, quarantine_s=0)) as watched:
         with pytest.raises(BackendUnavailable):
             await call(watched)
         assert watched.state == "quarantined"
@@ -381,7 +381,7 @@ async def test_a_restart_ends_a_quarantine_and_says_when_it_does_not_help():
         assert why.value.advice == "Set KEY."
         backend.refuses = None
         await watched.restart()
-        assert (watched.state, watched.status().breaker) == ("ready", "closed")
+        assert (watched.state, watched.get_status().breaker_phase) == ("ready", "closed")
         assert await call(watched) == "echoed"
 
 
@@ -396,13 +396,13 @@ async def test_whoever_restarts_a_server_that_is_being_restarted_gets_the_same_r
         backend.gate.set()
         await asyncio.wait_for(asyncio.gather(*restarts), PATIENCE_S)
         assert backend.connections == 2
-        await watched.restart(asked=0.0)
+        await watched.restart(requested_at=0.0)
         assert backend.connections == 2, "there was a restart since then"
 
 
 async def test_a_server_whose_configuration_is_broken_says_so_when_it_is_restarted():
     async with upstream(fake()) as watched:
-        watched.mark("disabled", "HUB_TOKEN is not set")
+        watched.set_state("disabled", "HUB_TOKEN is not set")
         with pytest.raises(BackendUnavailable, match="HUB_TOKEN is not set"):
             await watched.restart()
         assert watched.state == "disabled"
@@ -425,7 +425,7 @@ async def test_who_retires_answers_what_was_asked_and_takes_what_had_already_fou
     backend = Working()
     async with upstream(backend) as watched:
         working = asyncio.create_task(call(watched, "work"))
-        await until(lambda: watched.status().calls == 1)
+        await until(lambda: watched.get_status().calls == 1)
         retiring = asyncio.create_task(watched.retire(PATIENCE_S))
         await asyncio.sleep(0)
         assert await call(watched) == "echoed"
@@ -442,7 +442,7 @@ async def test_who_retires_does_not_wait_longer_than_it_was_given():
     backend = Working()
     async with upstream(backend) as watched:
         working = asyncio.create_task(call(watched, "work"))
-        await until(lambda: watched.status().calls == 1)
+        await until(lambda: watched.get_status().calls == 1)
         await asyncio.wait_for(watched.retire(0.05), PATIENCE_S)
         assert backend.connected == 0
         working.cancel()
@@ -452,11 +452,11 @@ async def test_who_retires_does_not_wait_longer_than_it_was_given():
 async def test_waiting_for_the_last_answer_says_whether_it_came():
     backend = Working()
     async with upstream(backend) as watched:
-        assert await watched.drained(0)
+        assert await watched.wait_until_drained(0)
         working = asyncio.create_task(call(watched, "work"))
-        await until(lambda: watched.status().calls == 1)
-        assert not await watched.drained(0.01)
-        draining = asyncio.create_task(watched.drained(PATIENCE_S))
+        await until(lambda: watched.get_status().calls == 1)
+        assert not await watched.wait_until_drained(0.01)
+        draining = asyncio.create_task(watched.wait_until_drained(PATIENCE_S))
         backend.gate.set()
         assert await draining
         assert await working == "echoed"
@@ -475,31 +475,33 @@ for id, method, params in requests():
     if method == "tools/call":
         send(id=id, result={"content": [{"type": "text", "text": str(os.getpid())}]})
 """
-    async with upstream(scripted(body, protocol="legacy"), restart=Restart(memory=ByteSize(60 * 1024**2))) as watched:
+    async with upstream(
+        scripted(body, protocol="legacy"), restart=RestartConfig(memory=ByteSize(60 * 1024**2))
+    ) as watched:
         first = int(await call(watched))
-        await watched.tend()
-        assert 0 < watched.status().memory < 60 * 1024**2
+        await watched.maintain()
+        assert 0 < watched.get_status().memory_bytes < 60 * 1024**2
         assert int(await call(watched)) == first
         await call(watched, "grow")
-        await watched.tend()
-        assert watched.status().memory > 60 * 1024**2
+        await watched.maintain()
+        assert watched.get_status().memory_bytes > 60 * 1024**2
         await until(lambda: not alive(first))
         second = int(await call(watched))
         assert second != first
-        assert "over its restart.memory of 60 MiB" in watched.status().restarted_for
-        assert (watched.state, watched.status().restarts) == ("ready", 1)
+        assert "over its restart.memory of 60 MiB" in watched.get_status().restart_reason
+        assert (watched.state, watched.get_status().restarts) == ("ready", 1)
         await call(watched, "grow")
-        await watched.tend(wanted=True)
+        await watched.maintain(restart_if_down=True)
         await until(lambda: watched.state == "ready" and not alive(second))
-        assert watched.status().restarts == 2, "who is wanted is there again before anyone calls"
+        assert watched.get_status().restarts == 2, "who is wanted is there again before anyone calls"
 
 
 # --- starting
 
 
 async def test_only_so_many_servers_are_started_by_calls_at_the_same_time():
-    starts, backends = Starts(2), [Slow() for _ in range(4)]
-    watched = [Upstream(f"s{at}", backend, Bus(), starts=starts) for at, backend in enumerate(backends)]
+    starts, backends = StartSlots(2), [Slow() for _ in range(4)]
+    watched = [Upstream(f"s{at}", backend, EventBus(), start_slots=starts) for at, backend in enumerate(backends)]
     calls = [asyncio.create_task(call(one)) for one in watched]
     try:
         await until(lambda: sum(one.begun.is_set() for one in backends) == 2)
@@ -513,8 +515,10 @@ async def test_only_so_many_servers_are_started_by_calls_at_the_same_time():
 
 
 async def test_starts_that_hang_give_up_their_place_and_a_start_nobody_called_needs_none():
-    starts, hanging, quick, boot = Starts(1, place_s=0.02), Slow(), fake(), fake()
-    watched = [Upstream(name, one, Bus(), starts=starts) for name, one in (("a", hanging), ("b", quick), ("c", boot))]
+    starts, hanging, quick, boot = StartSlots(1, slot_s=0.02), Slow(), fake(), fake()
+    watched = [
+        Upstream(name, one, EventBus(), start_slots=starts) for name, one in (("a", hanging), ("b", quick), ("c", boot))
+    ]
     hung = asyncio.create_task(call(watched[0]))
     try:
         await until(hanging.begun.is_set)
@@ -527,17 +531,17 @@ async def test_starts_that_hang_give_up_their_place_and_a_start_nobody_called_ne
 
 
 async def test_who_finds_no_place_in_time_is_told_so_and_the_server_is_not_to_blame():
-    starts, hanging, other = Starts(1), Slow(), fake()
+    starts, hanging, other = StartSlots(1), Slow(), fake()
     watched = [
-        Upstream("a", hanging, Bus(), starts=starts),
-        Upstream("b", other, Bus(), starts=starts, start_timeout=0.05),
+        Upstream("a", hanging, EventBus(), start_slots=starts),
+        Upstream("b", other, EventBus(), start_slots=starts, start_timeout=0.05),
     ]
     hung = asyncio.create_task(call(watched[0]))
     try:
         await until(hanging.begun.is_set)
         with pytest.raises(BackendBusy, match=r"as many as may be \(1\) are being started"):
             await call(watched[1])
-        assert (watched[1].state, watched[1].status().breaker) == ("configured", "closed")
+        assert (watched[1].state, watched[1].get_status().breaker_phase) == ("configured", "closed")
         hanging.gate.set()
         assert await hung == "echoed"
         assert await call(watched[1]) == "echoed"

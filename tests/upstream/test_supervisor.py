@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from portico.app import Gateway
-from portico.config import BackendConfig, Config, Limits, Timeouts
+from portico.app import GatewayRuntime
+from portico.config import BackendConfig, Config, LimitsConfig, Timeouts
 from portico.errors import BackendUnavailable, RemoteError
 from portico.events import Event, UpstreamLost, UpstreamReady
-from portico.storage.manifests import Manifests
+from portico.storage.manifests import ManifestStore
 from portico.testing import FakeBackend, connect, gateway_over
 from portico.upstream.backend import Connection, Era, Listener
-from portico.upstream.stdio import StdioBackend
+from portico.upstream.transports.stdio import StdioBackend
 from tests.fixtures import broken
 from tests.upstream.scripted import PATIENCE_S, methods, misbehaved, overheard, script
 from tests.upstream.supervised import ANSWER, ECHO, Slow, alive, call, fake, until, upstream
@@ -34,12 +34,12 @@ def server(command: Sequence[str], **options: Any) -> BackendConfig:
     return BackendConfig(command=command[0], args=tuple(command[1:]), **options)
 
 
-def running(config: Config) -> Gateway:
-    return Gateway(config, manifests=Manifests(None))
+def running(config: Config) -> GatewayRuntime:
+    return GatewayRuntime(config, manifests=ManifestStore(None))
 
 
-async def listed(gateway: Gateway) -> None:
-    await asyncio.wait_for(gateway.listed(), PATIENCE_S)
+async def listed(gateway: GatewayRuntime) -> None:
+    await asyncio.wait_for(gateway.wait_until_listed(), PATIENCE_S)
 
 
 # --- starting
@@ -50,7 +50,7 @@ async def test_twenty_first_calls_at_once_start_one_process(tmp_path: Path):
         assert watched.state == "configured"
         pids = await asyncio.gather(*(call(watched, "pid") for _ in range(20)))
         assert len(set(pids)) == 1
-        assert watched.status().calls == 20
+        assert watched.get_status().calls == 20
     assert len(methods(tmp_path / "heard")) == 1
 
 
@@ -103,7 +103,7 @@ async def test_states_follow_a_servers_life_and_say_why():
         backend.gate.set()
         await caller
         assert watched.state == "ready"
-        assert watched.status().hello is backend.hello
+        assert watched.get_status().initialize_info is backend.initialize_info
         watched.degrade("it could not be listed")
         assert (watched.state, watched.reason) == ("degraded", "it could not be listed")
         watched.mark_listed()
@@ -140,7 +140,7 @@ async def test_after_a_failure_the_reason_is_answered_at_once_without_another_tr
 
 async def test_pauses_double_up_to_a_limit_and_an_answer_ends_them(monkeypatch: pytest.MonkeyPatch):
     now = 1_000.0
-    monkeypatch.setattr("portico.upstream.breaker._JITTER", 0)
+    monkeypatch.setattr("portico.upstream.lifecycle.circuit_breaker._JITTER", 0)
     backend = fake()
     backend.refuses = BackendUnavailable("no")
     waits: list[int] = []
@@ -164,7 +164,7 @@ async def test_a_server_that_never_answers_is_unavailable_when_its_time_is_up():
         with pytest.raises(BackendUnavailable, match=r"no answer to the handshake within 1 s"):
             await call(watched)
         assert watched.state == "down"
-        assert not alive(watched.status().diagnostics["pid"])
+        assert not alive(watched.get_status().diagnostics["pid"])
 
 
 async def test_a_server_that_asks_for_something_on_stderr_and_waits_is_quoted():
@@ -172,14 +172,14 @@ async def test_a_server_that_asks_for_something_on_stderr_and_waits_is_quoted():
     async with upstream(StdioBackend("asks", command, tuple(args)), start_timeout=2) as watched:
         with pytest.raises(BackendUnavailable, match="Enter your API key"):
             await call(watched)
-        assert watched.status().diagnostics["stderr"] == ["Enter your API key: "]
+        assert watched.get_status().diagnostics["stderr"] == ["Enter your API key: "]
 
 
 async def test_a_crash_at_the_start_says_what_the_server_said():
     async with upstream(misbehaved("crash_on_start")) as watched:
         with pytest.raises(BackendUnavailable, match=r"exited with code 3.*EXAMPLE_API_KEY is not set"):
             await call(watched)
-        assert watched.status().diagnostics["stderr"] == ["fatal: EXAMPLE_API_KEY is not set"]
+        assert watched.get_status().diagnostics["stderr"] == ["fatal: EXAMPLE_API_KEY is not set"]
 
 
 async def test_a_refused_handshake_says_so_with_the_code():
@@ -223,7 +223,7 @@ async def test_every_call_of_a_tool_that_kills_its_server_gets_its_own_try():
         for _ in range(3):
             with pytest.raises(BackendUnavailable, match="exited with code 4"):
                 await call(watched)
-            pids.add(watched.status().diagnostics["pid"])
+            pids.add(watched.get_status().diagnostics["pid"])
             await until(lambda: watched.state == "down")
         assert len(pids) == 3
 
@@ -239,7 +239,7 @@ for id, method, params in requests():
     config = Config(servers={"dies": server((*script(body), str(starts)), protocol="legacy")})
     async with running(config) as gateway:
         await listed(gateway)
-        status = gateway.statuses()[0]
+        status = gateway.list_statuses()[0]
         assert (status.state, status.reason) == ("down", "the server exited with code 5")
     assert len(starts.read_text()) <= 2
 
@@ -255,13 +255,13 @@ async def test_a_server_that_cannot_be_listed_is_degraded_and_can_still_be_calle
 
     backend.on("tools/list", refuse)
     async with gateway_over({"server": backend}) as gateway:
-        status = gateway.statuses()[0]
+        status = gateway.list_statuses()[0]
         assert (status.state, status.reason) == ("degraded", "it could not be listed: the database is locked")
         assert await call(gateway.upstreams["server"]) == "echoed"
         backend.on("tools/list", lambda params, ask: {"tools": [ECHO]})
         async with asyncio.timeout(PATIENCE_S):
             await gateway.refresh()
-        assert gateway.statuses()[0].state == "ready"
+        assert gateway.list_statuses()[0].state == "ready"
         assert "echo" in gateway.catalog.snapshot.servers["server"].tools
 
 
@@ -269,7 +269,7 @@ async def test_a_listing_that_takes_too_long_degrades_its_server_and_nobody_else
     slow = server(broken("slow_list", 60), timeouts=Timeouts(list_s=0.2))
     async with running(Config(servers={"slow": slow, "well": server(broken("healthy"))})) as gateway:
         await listed(gateway)
-        states = {status.name: status.state for status in gateway.statuses()}
+        states = {status.name: status.state for status in gateway.list_statuses()}
         assert states == {"slow": "degraded", "well": "ready"}
         assert await call(gateway.upstreams["slow"]) == "{}"
 
@@ -278,11 +278,11 @@ async def test_an_era_is_remembered_across_gateways(tmp_path: Path):
     heard = tmp_path / "heard"
     made = overheard("dies_on_discover", heard)
     config = Config(servers={"old": server((made.command, *made.args), start="boot")}, data_dir=tmp_path / "data")
-    async with Gateway(config) as gateway:
+    async with GatewayRuntime(config) as gateway:
         await listed(gateway)
         assert await call(gateway.upstreams["old"]) == "{}"
     assert [sent[0] for sent in methods(heard)] == ["server/discover", "initialize"]
-    async with Gateway(config) as gateway:
+    async with GatewayRuntime(config) as gateway:
         assert gateway.upstreams["old"].state == "known"
         await listed(gateway)
         assert await call(gateway.upstreams["old"]) == "{}"
@@ -310,7 +310,7 @@ class Crowd:
 
 async def test_only_so_many_servers_start_at_the_same_time():
     crowd = Crowd(10)
-    config = Config(limits=Limits(start_concurrency=3))
+    config = Config(limits=LimitsConfig(start_concurrency=3))
     most = 0
     async with gateway_over(crowd.members, config, listed=False) as gateway:
         waiting = asyncio.create_task(listed(gateway))
@@ -320,13 +320,13 @@ async def test_only_so_many_servers_start_at_the_same_time():
                 if crowd.starting == 3 or sum(not member.begun.is_set() for member in crowd.members.values()) == 0:
                     crowd.open()
                 await asyncio.sleep(0)
-        assert {status.state for status in gateway.statuses()} == {"ready"}
+        assert {status.state for status in gateway.list_statuses()} == {"ready"}
     assert most == 3
 
 
 async def test_a_call_does_not_wait_at_the_gate():
     crowd = Crowd(3)
-    async with gateway_over(crowd.members, Config(limits=Limits(start_concurrency=1)), listed=False) as gateway:
+    async with gateway_over(crowd.members, Config(limits=LimitsConfig(start_concurrency=1)), listed=False) as gateway:
         async with asyncio.timeout(PATIENCE_S):
             await crowd.members["s00"].begun.wait()
             crowd.members["s02"].gate.set()
@@ -336,9 +336,9 @@ async def test_a_call_does_not_wait_at_the_gate():
 
 
 async def test_servers_that_never_answer_do_not_keep_the_others_outside_the_gate(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("portico.app.warming.GATE_PATIENCE_S", 0.05)
+    monkeypatch.setattr("portico.app.warmup.START_SLOT_S", 0.05)
     backends: dict[str, Any] = {"a": Slow(), "b": Slow(), "c": fake()}
-    async with gateway_over(backends, Config(limits=Limits(start_concurrency=1)), listed=False) as gateway:
+    async with gateway_over(backends, Config(limits=LimitsConfig(start_concurrency=1)), listed=False) as gateway:
         await until(lambda: gateway.upstreams["c"].state == "ready")
         assert gateway.upstreams["a"].state == gateway.upstreams["b"].state == "starting"
 
@@ -349,10 +349,10 @@ async def test_servers_that_never_answer_do_not_keep_the_others_outside_the_gate
 async def test_an_idle_server_is_stopped_and_started_again_by_its_next_call():
     async with upstream(misbehaved("healthy"), known=True) as watched:
         first = int(await call(watched, "pid"))
-        await watched.rest(idle=3_600)
+        await watched.stop_if_idle(idle_s=3_600)
         assert watched.state == "ready"
         async with asyncio.timeout(PATIENCE_S):
-            await watched.rest(idle=0)
+            await watched.stop_if_idle(idle_s=0)
         assert watched.state == "known"
         assert not alive(first)
         assert int(await call(watched, "pid")) != first
@@ -365,7 +365,7 @@ async def test_a_busy_server_gets_no_rest():
     async with upstream(backend) as watched:
         caller = asyncio.create_task(call(watched))
         await until(lambda: bool(backend.requests))
-        await watched.rest(idle=0)
+        await watched.stop_if_idle(idle_s=0)
         assert (watched.state, backend.connected) == ("ready", 1)
         answered.set_result(ANSWER)
         assert await caller == "echoed"
@@ -374,14 +374,14 @@ async def test_a_busy_server_gets_no_rest():
 async def test_a_server_that_was_just_started_is_not_idle():
     async with upstream(fake()) as watched:
         await watched.connect()
-        await watched.rest(idle=600)
+        await watched.stop_if_idle(idle_s=600)
         assert watched.state == "ready"
 
 
 async def test_a_server_at_rest_whose_offer_was_never_heard_is_only_configured():
     async with upstream(fake()) as watched:
         await call(watched)
-        await watched.rest(idle=0)
+        await watched.stop_if_idle(idle_s=0)
         assert watched.state == "configured"
 
 
@@ -409,7 +409,7 @@ async def test_a_rest_that_is_cut_short_is_still_waited_for_at_the_end():
     backend = Lingering()
     async with upstream(backend) as watched:
         await call(watched)
-        resting = asyncio.create_task(watched.rest(idle=0))
+        resting = asyncio.create_task(watched.stop_if_idle(idle_s=0))
         await asyncio.sleep(0)
         resting.cancel()
         await asyncio.wait({resting})
@@ -498,7 +498,7 @@ async def test_the_death_of_one_sessions_instance_leaves_the_others_ready():
         await until(lambda: not alive(one))
         assert int(await call(watched, "pid", "two")) == two
         assert watched.state == "ready"
-        await until(lambda: not watched.has("one"))
+        await until(lambda: not watched.has_instance("one"))
         assert int(await call(watched, "pid", "one")) != one
 
 
@@ -522,9 +522,9 @@ async def test_for_the_sixty_fifth_instance_the_longest_unused_goes():
         await call(watched, session="0")
         await call(watched, session="the 65th")
         await until(lambda: backend.connected == 64)
-        assert not watched.has("1")
-        assert all(watched.has(key) for key in ("0", "2", "63", "the 65th"))
-        assert watched.status().diagnostics["instances"] == 64
+        assert not watched.has_instance("1")
+        assert all(watched.has_instance(key) for key in ("0", "2", "63", "the 65th"))
+        assert watched.get_status().diagnostics["instances"] == 64
 
 
 async def test_an_instance_that_somebody_waits_for_never_goes_for_another():
@@ -549,7 +549,7 @@ async def test_the_instance_a_server_is_listed_by_is_no_clients_and_is_not_count
     async with upstream(fake(), isolated=True, max_instances=1) as watched:
         await watched.connect()
         await call(watched, session="one")
-        assert watched.conversation("one") is not watched.conversation("")
+        assert watched.get_connection("one") is not watched.get_connection("")
 
 
 async def test_what_is_watched_gets_no_rest_and_the_others_do():
@@ -557,8 +557,8 @@ async def test_what_is_watched_gets_no_rest_and_the_others_do():
     async with upstream(backend, isolated=True) as watched:
         for session in ("watching", "idle"):
             await call(watched, session=session)
-        await watched.rest(0, watched_by={"watching"})
-        assert (watched.has("watching"), watched.has("idle")) == (True, False)
+        await watched.stop_if_idle(0, watched_by={"watching"})
+        assert (watched.has_instance("watching"), watched.has_instance("idle")) == (True, False)
         assert watched.state == "ready"
 
 
@@ -594,7 +594,7 @@ async def test_status_shows_what_is_wrong_with_each_server_beside_a_healthy_one(
     )
     async with running(config) as gateway:
         await listed(gateway)
-        found = {status.name: status for status in gateway.statuses()}
+        found = {status.name: status for status in gateway.list_statuses()}
         assert {name: status.state for name, status in found.items()} == {
             "crash": "down",
             "garbage": "ready",

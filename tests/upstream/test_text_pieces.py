@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from portico.upstream import text_pieces
-from portico.upstream.text_pieces import join_text
+from portico.json_text import text_join
+from portico.json_text.text_join import join_text
 
 LETTERS = [
     *("a", "\x7f", "\x80", "é", "ÿ", "Ā"),
@@ -16,7 +16,7 @@ LETTERS = [
 @pytest.mark.parametrize("last", LETTERS)
 @pytest.mark.parametrize("first", LETTERS)
 def test_text_of_every_width_is_the_same_in_steps(monkeypatch: pytest.MonkeyPatch, first: str, last: str) -> None:
-    monkeypatch.setattr(text_pieces, "LONG", 1)
+    monkeypatch.setattr(text_join, "LONG", 1)
     pieces = [first * 1_000, "", "plain", last]
     wanted = "".join(pieces)
     made = join_text(pieces)
@@ -36,6 +36,6 @@ def test_nothing_else_refers_to_the_text_or_to_its_pieces() -> None:
 
 
 def test_pythons_without_the_c_interface_join_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_pieces, "LONG", 1)
-    monkeypatch.setattr(text_pieces, "_load_functions", lambda: None)
+    monkeypatch.setattr(text_join, "LONG", 1)
+    monkeypatch.setattr(text_join, "_load_functions", lambda: None)
     assert join_text(["a", "😀"]) == "a😀"

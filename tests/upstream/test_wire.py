@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 from portico.errors import BackendUnavailable
 from portico.upstream.backend import Raw
-from portico.upstream.http import HttpBackend
-from portico.upstream.wire import Wire, WireError
+from portico.upstream.transports.http import HttpBackend
+from portico.upstream.transports.wire import HttpConnectionPool, WireError
 from tests.upstream.loopback import PATIENCE_S, Ears, serve, serve_bytes
 from tests.upstream.raw_server import RawServer, answer, event, stream
 
@@ -64,10 +64,10 @@ async def test_a_connection_the_server_closes_is_replaced():
 )
 async def test_replies_are_read_to_their_end(said: bytes, status: int, body: bytes):
     async with serve_bytes(lambda request: said) as base:
-        wire = Wire(urlsplit(base), PATIENCE_S)
+        wire = HttpConnectionPool(urlsplit(base), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
             reply = await wire.send(GET)
-            assert (reply.status, await reply.read(100)) == (status, body)
+            assert (reply.status, await reply.read_body(100)) == (status, body)
             assert "x" not in reply.headers
             reply.release()
             await wire.close()
@@ -86,10 +86,10 @@ async def test_replies_are_read_to_their_end(said: bytes, status: int, body: byt
 )
 async def test_replies_that_break_off_or_run_over_are_errors(said: bytes):
     async with serve_bytes(lambda request: said) as base:
-        wire = Wire(urlsplit(base), PATIENCE_S)
+        wire = HttpConnectionPool(urlsplit(base), PATIENCE_S)
         with pytest.raises(WireError):
             async with asyncio.timeout(PATIENCE_S):
-                await (await wire.send(GET)).read(100)
+                await (await wire.send(GET)).read_body(100)
         await wire.close()
 
 
@@ -115,10 +115,10 @@ async def test_a_header_that_never_ends_is_cut_off(begun: bytes):
         writer.close()
 
     async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
-        wire = Wire(urlsplit(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), PATIENCE_S)
+        wire = HttpConnectionPool(urlsplit(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(WireError, match="a head of more than"):
-                await (await wire.send(GET)).read(100)
+                await (await wire.send(GET)).read_body(100)
             await hung_up.wait()
         await wire.close()
 
@@ -127,20 +127,20 @@ async def test_a_body_far_larger_than_a_head_may_be_arrives_whole():
     body = b"z" * 1_000_000
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with serve_bytes(lambda request: head + body) as base:
-        wire = Wire(urlsplit(base), PATIENCE_S)
+        wire = HttpConnectionPool(urlsplit(base), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
-            assert await (await wire.send(GET)).read(len(body)) == body
+            assert await (await wire.send(GET)).read_body(len(body)) == body
         await wire.close()
 
 
 async def test_a_second_reply_nobody_asked_for_is_not_taken_for_the_next_answer():
     reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"
     async with serve_bytes(lambda request: reply + b"1" + reply + b"2") as base:
-        wire = Wire(urlsplit(base), PATIENCE_S)
+        wire = HttpConnectionPool(urlsplit(base), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
             for _ in range(3):
                 first = await wire.send(GET)
-                assert await first.read(10) == b"1"
+                assert await first.read_body(10) == b"1"
                 first.release()
         await wire.close()
 
@@ -159,17 +159,17 @@ async def test_a_reader_that_is_slow_slows_the_server():
         await StreamingResponse(body())(scope, receive, send)  # type: ignore[arg-type]
 
     async with serve(endless) as base:
-        wire = Wire(urlsplit(base), PATIENCE_S)
+        wire = HttpConnectionPool(urlsplit(base), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
             reply = await wire.send(GET)
-            await reply.chunk()
+            await reply.read_chunk()
             before = -1
             while before != sent:  # until the server stands still
                 before = sent
                 for _ in range(50):
                     await asyncio.sleep(0)
             assert sent < total
-            assert len(await reply.read(2**30)) > 0
+            assert len(await reply.read_body(2**30)) > 0
             assert sent == total
         await wire.close()
 

@@ -20,18 +20,18 @@ import numpy as np
 
 from portico.catalog import categories
 from portico.catalog.classifier import (
-    WEIGHTS,
-    Numbers,
-    Words,
+    WEIGHTS_FILE,
+    FloatArray,
+    WordWeights,
+    build_vectors,
+    classify_tools,
+    count_server_terms,
+    count_tool_terms,
     log_softmax,
-    pack,
-    sorted_by_words,
-    vectors,
-    words_of_server,
-    words_of_tool,
+    pack_weights,
 )
 from portico.catalog.taxonomy import TAXONOMY
-from portico.search.lexical.tokens import terms
+from portico.search.lexical.tokens import extract_terms
 
 HERE = Path(__file__).parent
 KEYS = [category.key for category in TAXONOMY]
@@ -89,7 +89,7 @@ def fleet(shared: Path) -> list[Labelled]:
             next((kinds for glob, kinds in exceptions if fnmatchcase(f"{name}.{tool}", glob)), labels[name])
             for tool, _, _ in tools
         ]
-        found.append(Labelled(name, labels[name], categories.introduction_of(hello), tools, of_tools, fleet=True))
+        found.append(Labelled(name, labels[name], categories.extract_introduction(hello), tools, of_tools, fleet=True))
     return found
 
 
@@ -127,14 +127,14 @@ def _labelled(name: str, label: str, about: str, members: list[dict[str, Any]], 
 
 def seeds(without: Iterable[str] = ()) -> Seeds:
     """The words chosen by hand, less the product names in `without`."""
-    barred = {term for name in without for term in terms(name)}
+    barred = {term for name in without for term in extract_terms(name)}
     chosen = Seeds()
     for line in (HERE / "seeds.txt").read_text().splitlines():
         kind, sign, *given = line.split()
         if sign == "=":
             chosen.words[kind] = given
         else:
-            chosen.names[kind] = [name for name in given if not barred & set(terms(name))]
+            chosen.names[kind] = [name for name in given if not barred & set(extract_terms(name))]
     return chosen
 
 
@@ -142,7 +142,7 @@ def _seed_terms(given: Iterable[str]) -> Counter[str]:
     """A compound gives its whole and, more weakly, its parts."""
     found: Counter[str] = Counter()
     for word in given:
-        said = terms(word)
+        said = extract_terms(word)
         for term in said if len(said) == 1 else said[-1:]:
             found[term] = 2
         for term in said[:-1] if len(said) > 1 else ():
@@ -150,7 +150,7 @@ def _seed_terms(given: Iterable[str]) -> Counter[str]:
     return found
 
 
-def train(examples: Sequence[Labelled], chosen: Seeds) -> Words:
+def train(examples: Sequence[Labelled], chosen: Seeds) -> WordWeights:
     """Weights from labelled servers, starting from the words chosen by hand."""
     numbers, rarity = _vocabulary(examples, chosen)
     start = np.zeros((len(numbers), len(KEYS)), dtype=np.float32)
@@ -161,15 +161,15 @@ def train(examples: Sequence[Labelled], chosen: Seeds) -> Words:
                 start[at] = max(start[at], worth * strength / 2)
     # A word chosen for several categories says less for each.
     start /= np.maximum(1, (start > 0).sum(axis=1, keepdims=True)) ** 0.5
-    words = Words(numbers, rarity, start)
+    words = WordWeights(numbers, rarity, start)
     inputs, targets, worths = _examples(words, examples)
     return _descend(words, start, inputs, targets, worths / worths.sum())
 
 
-def _vocabulary(examples: Sequence[Labelled], chosen: Seeds) -> tuple[dict[str, int], Numbers]:
+def _vocabulary(examples: Sequence[Labelled], chosen: Seeds) -> tuple[dict[str, int], FloatArray]:
     servers: dict[str, set[str]] = defaultdict(set)
     for it in examples:
-        texts = [words_of_server(it.name, it.introduction), *(words_of_tool(*tool) for tool in it.tools)]
+        texts = [count_server_terms(it.name, it.introduction), *(count_tool_terms(*tool) for tool in it.tools)]
         # Twins under another name (a reference server and its successor) count as one.
         for term in {term for text in texts for term in text}:
             servers[term].add(it.name.split("-")[0])
@@ -180,12 +180,12 @@ def _vocabulary(examples: Sequence[Labelled], chosen: Seeds) -> tuple[dict[str, 
     return {term: number for number, term in enumerate(kept)}, np.array(rarity, dtype=np.float32)
 
 
-def _examples(words: Words, examples: Sequence[Labelled]) -> tuple[Numbers, Numbers, Numbers]:
-    inputs: list[Numbers] = []
-    targets: list[Numbers] = []
+def _examples(words: WordWeights, examples: Sequence[Labelled]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    inputs: list[FloatArray] = []
+    targets: list[FloatArray] = []
     worths: list[float] = []
     for it in examples:
-        whole, own = vectors(words, it.name, it.introduction, it.tools)
+        whole, own = build_vectors(words, it.name, it.introduction, it.tools)
         # A collection of fields has no servers, only tools.
         if it.worth > 0.3:
             inputs.append(whole)
@@ -193,7 +193,7 @@ def _examples(words: Words, examples: Sequence[Labelled]) -> tuple[Numbers, Numb
             worths.append(3.0 * it.worth)
         each = it.worth * (4.0 if it.worth <= 0.3 else 1.0) * len(it.tools) ** 0.5 / max(1, len(it.tools))
         for (at, worth), labels in zip(own, it.tool_labels, strict=True):
-            row = np.zeros(len(words.numbers), dtype=np.float32)
+            row = np.zeros(len(words.word_numbers), dtype=np.float32)
             row[at] = worth
             inputs.append(row)
             targets.append(_target(labels))
@@ -201,7 +201,7 @@ def _examples(words: Words, examples: Sequence[Labelled]) -> tuple[Numbers, Numb
     return np.stack(inputs), np.stack(targets), np.array(worths, dtype=np.float32)
 
 
-def _target(labels: tuple[str, ...]) -> Numbers:
+def _target(labels: tuple[str, ...]) -> FloatArray:
     """The reader's choice, with a little for what would do as well."""
     target = np.zeros(len(KEYS), dtype=np.float32)
     for place, label in enumerate(labels):
@@ -209,7 +209,9 @@ def _target(labels: tuple[str, ...]) -> Numbers:
     return target
 
 
-def _descend(words: Words, start: Numbers, inputs: Numbers, targets: Numbers, worths: Numbers) -> Words:
+def _descend(
+    words: WordWeights, start: FloatArray, inputs: FloatArray, targets: FloatArray, worths: FloatArray
+) -> WordWeights:
     """Adam over all examples at once: small enough, and the same every time."""
     weights = start.copy()
     mean, square = np.zeros_like(weights), np.zeros_like(weights)
@@ -220,7 +222,7 @@ def _descend(words: Words, start: Numbers, inputs: Numbers, targets: Numbers, wo
         square = 0.99 * square + 0.01 * slope**2
         rate = 0.2 * (1 - step / (STEPS + 1))
         weights -= rate * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-6)
-    return Words(words.numbers, words.rarity, weights)
+    return WordWeights(words.word_numbers, words.rarity, weights)
 
 
 def held_out(name: str) -> bool:
@@ -248,15 +250,15 @@ class Score:
 
 
 def measure(
-    words: Words, tested: Sequence[Labelled], read: set[tuple[str, str]], tell: Callable[[str], None] = print
+    words: WordWeights, tested: Sequence[Labelled], read: set[tuple[str, str]], tell: Callable[[str], None] = print
 ) -> tuple[Score, Score, Score]:
     """Servers, tools that a reader looked at one by one, and all tools."""
     servers, looked_at, every = Score(), Score(), Score()
     for it in tested:
         if not it.tools:
             continue
-        kinds = sorted_by_words(words, it.name, it.introduction, it.tools)
-        main = categories.most_common(Counter(kinds))
+        kinds = classify_tools(words, it.name, it.introduction, it.tools)
+        main = categories.find_most_common(Counter(kinds))
         servers.add(main, it.labels)
         if main not in it.labels:
             tell(f"  {it.name}: {main}, not {'|'.join(it.labels)}")
@@ -273,15 +275,15 @@ def read_sample() -> set[tuple[str, str]]:
     return {(address.partition(".")[0], address.partition(".")[2]) for (address,) in rows_of(HERE / "read.tsv")}
 
 
-def write(words: Words, path: Path) -> None:
+def write(words: WordWeights, path: Path) -> None:
     """The weights as one character each, a word a line; the words that say least are left out."""
     strongest = np.abs(words.weights).max(axis=1)
     scale = round(float(np.percentile(strongest, 99.5)) / 45, 6)
-    names = list(words.numbers)
+    names = list(words.word_numbers)
     lines: list[str] = []
     size = 0
     for at in np.argsort(-strongest * words.rarity, kind="stable").tolist():
-        row = [round(float(words.rarity[at]), 2), pack(words.weights[at], scale)]
+        row = [round(float(words.rarity[at]), 2), pack_weights(words.weights[at], scale)]
         line = f"{_compact(names[at])}:{_compact(row)}"
         size += len(line.encode()) + 2
         if size > MAX_BYTES - 1_000:
@@ -305,7 +307,7 @@ def main() -> None:
     servers, more, read = fleet(options.shared), others(options.shared), read_sample()
     if options.write:
         words = train([*servers, *more], seeds())
-        path = Path(categories.__file__).with_name(WEIGHTS)
+        path = Path(categories.__file__).with_name(WEIGHTS_FILE)
         write(words, path)
         digest = hashlib.blake2b(path.read_bytes(), digest_size=4).hexdigest()
         print(f"{path}: {path.stat().st_size:,} bytes; VERSION in taxonomy.py has to end in {digest}")
@@ -325,12 +327,14 @@ def main() -> None:
         print(f"{title}: {score}")
 
 
-def _trained(more: Sequence[Labelled], known: Sequence[Labelled], tested: Sequence[Labelled], *, names: bool) -> Words:
+def _trained(
+    more: Sequence[Labelled], known: Sequence[Labelled], tested: Sequence[Labelled], *, names: bool
+) -> WordWeights:
     """Without the tested servers, their copies in other collections, and their names among the seeds."""
-    barred = {term for it in tested for term in terms(it.name)}
+    barred = {term for it in tested for term in extract_terms(it.name)}
     away = {it.name for it in tested}
     kept = [it for it in known if it.name not in away]
-    copies = {it.name for it in more if barred & set(terms(it.name))}
+    copies = {it.name for it in more if barred & set(extract_terms(it.name))}
     return train([*kept, *(it for it in more if it.name not in copies)], seeds(() if names else barred))
 
 

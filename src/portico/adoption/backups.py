@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from portico.adoption.file_writing import read_file, write_file
-from portico.adoption.places import Place
+from portico.adoption.atomic_files import read_file, write_file
+from portico.adoption.config_locations import ClientConfigLocation
 from portico.errors import ConfigError
 
-_RECORD, _BEFORE = "record.json", "before"
+_RECORD_FILE, _COPY_FILE = "record.json", "before"
 
 
 @dataclass(frozen=True)
-class Record:
+class InstallRecord:
     """What was done to one server map of one file."""
 
     client: str
@@ -41,11 +41,11 @@ class Record:
     """The servers that were taken out."""
 
     @property
-    def place(self) -> Place:
-        return Place(self.scope, Path(self.file), self.format, self.keys)  # pyright: ignore[reportArgumentType]
+    def location(self) -> ClientConfigLocation:
+        return ClientConfigLocation(self.scope, Path(self.file), self.format, self.keys)  # pyright: ignore[reportArgumentType]
 
 
-def digest(data: bytes) -> str:
+def compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -55,46 +55,46 @@ class Backups:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, place: Place) -> Record | None:
+    def find(self, location: ClientConfigLocation) -> InstallRecord | None:
         """What was done there; None where nothing was, or its record is gone."""
-        return _read(self._home(place))
+        return _read_record(self._get_folder(location))
 
-    def every(self) -> Iterator[Record]:
+    def iter_records(self) -> Iterator[InstallRecord]:
         """Everything that was done and not undone."""
         homes = sorted(home for home in self.folder.iterdir() if home.is_dir()) if self.folder.is_dir() else []
-        yield from filter(None, map(_read, homes))
+        yield from filter(None, map(_read_record, homes))
 
-    def before(self, place: Place) -> bytes | None:
+    def read_original(self, location: ClientConfigLocation) -> bytes | None:
         """What the file was."""
-        return read_file(self._home(place) / _BEFORE)
+        return read_file(self._get_folder(location) / _COPY_FILE)
 
-    def keep(self, record: Record, before: bytes | None) -> Path | None:
+    def save(self, record: InstallRecord, original: bytes | None) -> Path | None:
         """Keep what a file was, before it is changed; where the copy is."""
-        home, copy = self._home(record.place), None
-        if before is not None:
-            copy = home / _BEFORE
-            self._write(copy, before)
-        self._write(home / _RECORD, json.dumps(asdict(record), indent=2).encode())
+        home, copy = self._get_folder(record.location), None
+        if original is not None:
+            copy = home / _COPY_FILE
+            self._write(copy, original)
+        self._write(home / _RECORD_FILE, json.dumps(asdict(record), indent=2).encode())
         return copy
 
-    def drop(self, place: Place) -> None:
+    def drop(self, location: ClientConfigLocation) -> None:
         """Forget what was undone."""
-        home = self._home(place)
-        for name in (_RECORD, _BEFORE):
+        home = self._get_folder(location)
+        for name in (_RECORD_FILE, _COPY_FILE):
             with contextlib.suppress(OSError):
                 (home / name).unlink()
         for folder in (home, self.folder):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def path(self, place: Place) -> Path:
+    def get_copy_path(self, location: ClientConfigLocation) -> Path:
         """Where the copy of a file is."""
-        return self._home(place) / _BEFORE
+        return self._get_folder(location) / _COPY_FILE
 
-    def _home(self, place: Place) -> Path:
-        target = os.path.realpath(place.path)
-        name = hashlib.blake2b("\0".join((target, *place.keys)).encode(errors="surrogatepass"), digest_size=6)
-        return self.folder / f"{place.path.name}-{name.hexdigest()}"
+    def _get_folder(self, location: ClientConfigLocation) -> Path:
+        target = os.path.realpath(location.path)
+        name = hashlib.blake2b("\0".join((target, *location.keys)).encode(errors="surrogatepass"), digest_size=6)
+        return self.folder / f"{location.path.name}-{name.hexdigest()}"
 
     def _write(self, path: Path, data: bytes) -> None:
         try:
@@ -105,18 +105,18 @@ class Backups:
                 advice="PORTICO_DATA_DIR names another folder.",
                 file=str(path.parent),
             ) from None
-        write_file(path, data, read_file(path), mode=0o600, links=False)
+        write_file(path, data, read_file(path), mode=0o600, follow_links=False)
 
 
-def _read(home: Path) -> Record | None:
-    data = read_file(home / _RECORD)
+def _read_record(folder: Path) -> InstallRecord | None:
+    data = read_file(folder / _RECORD_FILE)
     if data is None:
         return None
     try:
         found: dict[str, Any] = json.loads(data)
         for name in ("keys", "made_folders", "replaced"):
             found[name] = tuple(found[name])
-        return Record(**found)
+        return InstallRecord(**found)
     except (ValueError, TypeError, KeyError):
         # Damaged: then the file is treated as one that a person has changed.
         return None

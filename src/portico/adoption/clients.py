@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from portico.adoption.places import Place, Surroundings, places_of
+from portico.adoption.config_locations import ClientConfigLocation, UserEnvironment, list_client_locations
 from portico.config import Exposure
-from portico.config_file.names import nearest
+from portico.config_file.names import find_nearest
 from portico.errors import UnknownName
 
-__all__ = ["Client", "Place", "client", "clients", "places"]
+__all__ = ["Client", "ClientConfigLocation", "find_client", "list_clients", "list_locations"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Client:
 
     name: str
     title: str
-    why: str
+    exposure_reason: str
     """Why the exposure suits it."""
-    after: str
+    reload_advice: str
     """What makes it read its file again."""
     exposure: Exposure = "meta"
     stdio_type: str | None = None
@@ -33,11 +33,11 @@ class Client:
     http_type: str | None = None
     url_key: str | None = "url"
     """What it calls an address; None where its file takes none."""
-    bearer: str | None = None
+    bearer_template: str | None = None
     """How it writes a bearer token from the environment; None where it has no way."""
-    no_url: str = ""
+    url_advice: str = ""
     """What to do instead where its file takes no address."""
-    in_a_shell: bool = False
+    is_shell_program: bool = False
     """Whether a person starts it in a terminal, so that it has the PATH of one."""
 
 
@@ -48,7 +48,7 @@ _CLIENTS = (
         "it puts every tool it is given into every chat",
         "Quit Claude Desktop, also from the menu bar or tray, and start it again.",
         url_key=None,
-        no_url="Leave --url out: it then starts `portico stdio` itself. Addresses go to its Settings, Connectors.",
+        url_advice="Leave --url out: it then starts `portico stdio` itself. Addresses go to its Settings, Connectors.",
     ),
     Client(
         "claude-code",
@@ -58,15 +58,15 @@ _CLIENTS = (
         "Start a new session, or type /mcp in one.",
         stdio_type="stdio",
         http_type="http",
-        bearer="Bearer ${PORTICO_TOKEN}",
-        in_a_shell=True,
+        bearer_template="Bearer ${PORTICO_TOKEN}",
+        is_shell_program=True,
     ),
     Client(
         "cursor",
         "Cursor",
         "it has a limit of about 40 tools over all servers",
         "Cursor sees the change by itself; switch portico on in its MCP settings if it asks.",
-        bearer="Bearer ${env:PORTICO_TOKEN}",
+        bearer_template="Bearer ${env:PORTICO_TOKEN}",
     ),
     Client(
         "vscode",
@@ -75,7 +75,7 @@ _CLIENTS = (
         "Open the file in VS Code and press Start above the entry, or run MCP: List Servers.",
         stdio_type="stdio",
         http_type="http",
-        bearer="Bearer ${env:PORTICO_TOKEN}",
+        bearer_template="Bearer ${env:PORTICO_TOKEN}",
     ),
     Client(
         "windsurf",
@@ -83,15 +83,15 @@ _CLIENTS = (
         "it has a limit of 100 tools over all servers",
         "Press Refresh in Cascade's MCP panel.",
         url_key="serverUrl",
-        bearer="Bearer ${env:PORTICO_TOKEN}",
+        bearer_template="Bearer ${env:PORTICO_TOKEN}",
     ),
     Client(
         "codex",
         "Codex",
         "it may defer tools, but reads the list only once, and sends all of it with models that cannot search",
         "Start a new session.",
-        bearer="PORTICO_TOKEN",
-        in_a_shell=True,
+        bearer_template="PORTICO_TOKEN",
+        is_shell_program=True,
     ),
     Client(
         "gemini",
@@ -99,8 +99,8 @@ _CLIENTS = (
         "it sends every tool with every request",
         "Start a new session, or type /mcp refresh in one.",
         url_key="httpUrl",
-        bearer="Bearer $PORTICO_TOKEN",
-        in_a_shell=True,
+        bearer_template="Bearer $PORTICO_TOKEN",
+        is_shell_program=True,
     ),
     Client(
         "zed",
@@ -118,29 +118,29 @@ _CLIENTS = (
 )
 
 
-def clients() -> tuple[Client, ...]:
+def list_clients() -> tuple[Client, ...]:
     """Every client that is known here."""
     return _CLIENTS
 
 
-def client(name: str) -> Client:
+def find_client(name: str) -> Client:
     """The client of this name, however it is cased or spaced."""
     wanted = name.strip().lower().replace(" ", "-").replace("_", "-")
     for known in _CLIENTS:
         if wanted in (known.name, known.title.lower().replace(" ", "-")):
             return known
     names = [known.name for known in _CLIENTS]
-    near = nearest(wanted, names)
+    near = find_nearest(wanted, names)
     advice = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(names)}."
     raise UnknownName(f"no client is named {name!r} here", nearest=near, advice=advice)
 
 
-def places(
+def list_locations(
     client: Client,
     home: Path,
     cwd: Path,
     platform: str = sys.platform,
     environ: Mapping[str, str] = os.environ,
-) -> tuple[Place, ...]:
+) -> tuple[ClientConfigLocation, ...]:
     """The files that a client reads, in the order in which they are preferred within a scope."""
-    return places_of(client.name, Surroundings(home, cwd, platform, environ))
+    return list_client_locations(client.name, UserEnvironment(home, cwd, platform, environ))

@@ -11,26 +11,26 @@ from starlette.types import ASGIApp
 
 from portico import __version__
 from portico.api import problems
-from portico.api.bodies import HOUR, Bodies, Body, Clock, answer
-from portico.api.docs import POLICY, page
-from portico.api.finding import Finding
-from portico.api.house import house_routes
-from portico.api.manners import Manners
-from portico.api.params import once
-from portico.api.problems import MEDIA_TYPE, Problem, Refused
-from portico.api.restarting import restart_routes
+from portico.api.docs import CONTENT_SECURITY_POLICY, render_docs_page
+from portico.api.params import reject_repeated_params
+from portico.api.problems import MEDIA_TYPE, InvalidRequest, ProblemDetails
+from portico.api.response_cache import HOUR_S, Clock, RenderedBody, ResponseCache, make_response
+from portico.api.restart_routes import restart_routes
+from portico.api.security_headers import SecurityHeaders
+from portico.api.server_routes import server_routes
 from portico.api.tiers import V1
-from portico.api.tools import tool_routes
-from portico.disclosure.searching import Searching
-from portico.disclosure.sight import Sight
+from portico.api.tool_routes import tool_routes
+from portico.api.tool_search import ApiToolSearch
 from portico.errors import PorticoError
-from portico.observability.audit import Audit
-from portico.storage.record import Record
-from portico.upstream.supervisor import Upstream
+from portico.meta_tools.search_tools import SearchService
+from portico.observability.audit import AuditLog
+from portico.profiles.profile_state import ProfileState
+from portico.storage.gateway_store import GatewayStore
+from portico.upstream.lifecycle.supervisor import Upstream
 
-OPENAPI = "/api/openapi.json"
-_KEPT = f"private, max-age={HOUR}"
-_ABOUT = """\
+OPENAPI_PATH = "/api/openapi.json"
+_CACHE_ONE_HOUR = f"private, max-age={HOUR_S}"
+_DESCRIPTION = """\
 What the gateway's front door shows, as JSON: tools in four tiers, each within a token budget, search with filters,
 servers, calls and figures. No tool is called here; tools are called over MCP, at `/mcp`. One route does something: it
 starts a server anew.
@@ -39,7 +39,7 @@ Every answer that can be kept has an `ETag`; send it as `If-None-Match` and an u
 following `next`. Wrong input gets a problem (RFC 9457) with advice. Where the gateway has a token, send it as
 `Authorization: Bearer …`.
 """
-_ALWAYS: dict[int | str, dict[str, Any]] = {
+_COMMON_RESPONSES: dict[int | str, dict[str, Any]] = {
     401: {"description": "The gateway has a token, and it was not sent."},
     403: {"description": "The request is of a web page that may not use the gateway (its Origin)."},
     421: {"description": "The request is for another host (its Host)."},
@@ -50,12 +50,12 @@ _ALWAYS: dict[int | str, dict[str, Any]] = {
 
 
 def make_api(
-    sight: Sight,
-    searching: Searching,
-    record: Record,
+    profile_state: ProfileState,
+    search_service: SearchService,
+    store: GatewayStore,
     *,
     upstreams: Mapping[str, Upstream] | None = None,
-    audit: Callable[[], Audit | None] = lambda: None,
+    audit: Callable[[], AuditLog | None] = lambda: None,
     clock: Clock = time.monotonic,
 ) -> ASGIApp:
     """The API over what one profile sees. Who may come in is decided by whoever mounts it, at `/api`.
@@ -63,11 +63,11 @@ def make_api(
     `upstreams` are the servers that may be started anew, as they are when that is asked for; `audit` is the log that
     it is written to.
     """
-    bodies = Bodies(clock)
+    bodies = ResponseCache(clock)
     api = FastAPI(
         title="Portico",
         version=__version__,
-        description=_ABOUT,
+        description=_DESCRIPTION,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -81,32 +81,37 @@ def make_api(
             "auto_configure": False,
         },
         exception_handlers={
-            Refused: problems.on_refused,
-            PorticoError: problems.on_portico_error,
-            HTTPException: problems.on_http_error,
-            RequestValidationError: problems.on_invalid,
-            Exception: problems.on_failed,
+            InvalidRequest: problems.handle_invalid_request,
+            PorticoError: problems.handle_portico_error,
+            HTTPException: problems.handle_http_error,
+            RequestValidationError: problems.handle_validation_error,
+            Exception: problems.handle_unexpected_error,
         },
     )
-    shown = (tool_routes(sight, Finding(sight, searching), bodies), house_routes(sight, record))
-    for routes in (*shown, restart_routes(sight, upstreams or {}, audit)):
-        api.include_router(routes, prefix=V1, responses=_ALWAYS, dependencies=[Depends(once)])
-    description = Body.of(_described(api.openapi()))
-    people = page(api.openapi())
+    shown = (
+        tool_routes(profile_state, ApiToolSearch(profile_state, search_service), bodies),
+        server_routes(profile_state, store),
+    )
+    for routes in (*shown, restart_routes(profile_state, upstreams or {}, audit)):
+        api.include_router(
+            routes, prefix=V1, responses=_COMMON_RESPONSES, dependencies=[Depends(reject_repeated_params)]
+        )
+    description = RenderedBody.from_value(_complete_openapi(api.openapi()))
+    people = render_docs_page(api.openapi())
 
-    @api.get(OPENAPI, include_in_schema=False)
-    async def openapi(request: Request) -> Response:
-        return answer(request, description, _KEPT)
+    @api.get(OPENAPI_PATH, include_in_schema=False)
+    async def get_openapi(request: Request) -> Response:
+        return make_response(request, description, _CACHE_ONE_HOUR)
 
     @api.get("/api/docs", include_in_schema=False)
-    async def docs() -> Response:
-        headers = {"Content-Security-Policy": POLICY, "Cache-Control": _KEPT}
+    async def get_docs() -> Response:
+        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Cache-Control": _CACHE_ONE_HOUR}
         return Response(people, headers=headers, media_type="text/html; charset=utf-8")
 
-    return Manners(api)
+    return SecurityHeaders(api)
 
 
-def _described(found: dict[str, Any]) -> dict[str, Any]:
+def _complete_openapi(found: dict[str, Any]) -> dict[str, Any]:
     """The OpenAPI with what FastAPI cannot know: that problems are problems, and what a kept copy gets."""
     refused = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in found["paths"].values():
@@ -119,7 +124,7 @@ def _described(found: dict[str, Any]) -> dict[str, Any]:
                 responses["304"] = {"description": "The client has the answer already (`If-None-Match`)."}
             operation["responses"] = dict(sorted(responses.items()))
     components = found["components"]
-    components["schemas"]["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    components["schemas"]["Problem"] = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

@@ -13,10 +13,12 @@ td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } a { color: #8ab4f8; } }
 """
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
-def page(openapi: Mapping[str, Any]) -> str:
+def render_docs_page(openapi: Mapping[str, Any]) -> str:
     """The whole page."""
     info = openapi["info"]
     operations = [
@@ -24,27 +26,27 @@ def page(openapi: Mapping[str, Any]) -> str:
         for path, methods in openapi["paths"].items()
         for method, one in methods.items()
     ]
-    body = "\n".join(part for title, operation in operations for part in _section(title, operation))
+    body = "\n".join(part for title, operation in operations for part in _render_operation(title, operation))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])} API</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
-        f"<h1>{escape(info['title'])} API {escape(info['version'])}</h1>{_paragraphs(info['description'])}"
+        f"<h1>{escape(info['title'])} API {escape(info['version'])}</h1>{_render_paragraphs(info['description'])}"
         '<p>For programs: <a href="/api/openapi.json">openapi.json</a>.</p>'
         f"{body}</body></html>\n"
     )
 
 
-def _section(title: str, operation: Mapping[str, Any]) -> Iterator[str]:
+def _render_operation(title: str, operation: Mapping[str, Any]) -> Iterator[str]:
     yield f"<h2><code>{escape(title)}</code></h2><p><b>{escape(operation['summary'])}.</b></p>"
-    yield _paragraphs(operation.get("description", ""))
+    yield _render_paragraphs(operation.get("description", ""))
     if parameters := operation.get("parameters"):
-        rows = "".join(map(_row, parameters))
+        rows = "".join(map(_render_parameter, parameters))
         yield f"<table><tr><th>parameter</th><th>type</th><th>default</th><th></th></tr>{rows}</table>"
     codes = (f"<li>{status}: {escape(one['description'])}</li>" for status, one in operation["responses"].items())
     yield f"<ul>{''.join(codes)}</ul>"
 
 
-def _row(parameter: Mapping[str, Any]) -> str:
+def _render_parameter(parameter: Mapping[str, Any]) -> str:
     schema = parameter["schema"]
     kinds = [one.get("type", "") for one in schema.get("anyOf", [schema])]
     default = schema.get("default")
@@ -57,5 +59,5 @@ def _row(parameter: Mapping[str, Any]) -> str:
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _paragraphs(text: str) -> str:
+def _render_paragraphs(text: str) -> str:
     return "".join(f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip())

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from portico.disclosure.shelves import Grounds
-from portico.disclosure.tiers import Tier
+from portico.usage.ranked_catalog import HotListBasis
+from portico.usage.tiers import Tier
 
 _TOOL = {
     "tool": "github.create_issue",
@@ -19,20 +19,20 @@ _TOOL = {
 _VERSION = "5b1f0c6d9e7a4382-1760000000.000"
 
 
-class Answer(BaseModel):
+class ApiModel(BaseModel):
     """A key without a value is left out."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-def _example(value: Any) -> ConfigDict:
+def _build_config(value: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [value]})
 
 
-class ToolCard(Answer):
+class ToolCard(ApiModel):
     """A tool in a line. Its whole description is at `tools/{server}/{tool}`, the address split at its first dot."""
 
-    model_config = _example(_TOOL)
+    model_config = _build_config(_TOOL)
 
     tool: str = Field(description="Its address, `server.tool`.")
     params: str = Field(default="", description="Its parameters; `?` marks the optional ones.")
@@ -44,7 +44,7 @@ class ToolCard(Answer):
     also: list[str] = Field(default=[], description="Tools of other servers that do the same (search only).")
 
 
-class Pagination(Answer):
+class Pagination(ApiModel):
     """Where a page is in its list."""
 
     page: int = Field(description="Counted from 1.")
@@ -55,7 +55,7 @@ class Pagination(Answer):
     )
 
 
-class Page(Answer):
+class PaginatedResponse(ApiModel):
     """A page of a list. A page beyond the end is empty."""
 
     pagination: Pagination
@@ -68,20 +68,20 @@ class Page(Answer):
     version: str = Field(description="Changes whenever the list may have.")
 
 
-class Hot(Answer):
+class HotTools(ApiModel):
     """T0, the tools to start with: at most 2,000 tokens."""
 
-    model_config = _example({"tools": [_TOOL], "grounds": "use", "version": _VERSION})
+    model_config = _build_config({"tools": [_TOOL], "grounds": "use", "version": _VERSION})
 
     tools: list[ToolCard]
-    grounds: Grounds = Field(
+    grounds: HotListBasis = Field(
         description="Why these: pins and use, pins alone, or one of each server while nothing is known of use."
     )
     left_out: int | None = Field(default=None, description="How many more there are that did not fit.")
     version: str = Field(description="Changes whenever the list may have.")
 
 
-class CategoryCard(Answer):
+class CategoryCard(ApiModel):
     """A category. Its tools are at `tools/category/{category}`."""
 
     category: str = Field(description="Its key.")
@@ -93,10 +93,10 @@ class CategoryCard(Answer):
     popular_tools: list[str] = Field(default=[], description="The most used tools; unused ones in their order.")
 
 
-class Categories(Answer):
+class CategoryList(ApiModel):
     """T1, what there is: with T0, at most 4,000 tokens. The more categories, the less is said of each."""
 
-    model_config = _example(
+    model_config = _build_config(
         {
             "categories": [
                 {
@@ -121,10 +121,10 @@ class Categories(Answer):
     version: str = Field(description="Changes whenever the list may have.")
 
 
-class CategoryTools(Page):
+class CategoryTools(PaginatedResponse):
     """T2, the tools of a category, hottest first: with T0 and T1, at most 8,000 tokens."""
 
-    model_config = _example(
+    model_config = _build_config(
         {
             "category": "version-control",
             "title": "Version control",
@@ -140,17 +140,17 @@ class CategoryTools(Page):
     tools: list[ToolCard]
 
 
-class NearServer(Answer):
+class NearestServer(ApiModel):
     """Where to look when nothing fits."""
 
     server: str
     description: str = ""
 
 
-class Tools(Page):
+class ToolList(PaginatedResponse):
     """Tools that were looked for, best first; or all that pass the filters, hottest first."""
 
-    model_config = _example(
+    model_config = _build_config(
         {
             "tools": [_TOOL],
             "fit": "good",
@@ -164,12 +164,14 @@ class Tools(Page):
         default=None, description="How sure it is that the first of these serve the query; `none`: nothing here does."
     )
     verdict: str = Field(default="", description="Where nothing fits: that, in words.")
-    near_servers: list[NearServer] = Field(default=[], description="Where nothing fits: servers of the nearest tools.")
+    near_servers: list[NearestServer] = Field(
+        default=[], description="Where nothing fits: servers of the nearest tools."
+    )
     nearest: list[str] = Field(default=[], description="Where nothing fits: tools whose names are spelt alike.")
     note: str = Field(default="", description="What the answer could not take into account.")
 
 
-class Use(Answer):
+class ToolUsageSummary(ApiModel):
     """How a tool's calls went."""
 
     calls: int
@@ -183,17 +185,17 @@ class Use(Answer):
     tier_score: float | None = Field(default=None, description="0 … 1, as computed last.")
 
 
-class Whole(Answer):
+class BudgetedResponse(ApiModel):
     """What is left out because of `max_tokens`."""
 
     left_out: list[str] = Field(default=[], description="Keys that did not fit.")
     whole: str | None = Field(default=None, description="The address that has them.")
 
 
-class ToolWhole(Whole):
+class ToolDetails(BudgetedResponse):
     """T3, everything that is known of a tool."""
 
-    model_config = _example(
+    model_config = _build_config(
         {
             "tool": "github.create_issue",
             "server": "github",
@@ -216,7 +218,7 @@ class ToolWhole(Whole):
     title: str = ""
     category: str = ""
     tier: Tier = Field(default="cold")
-    usage: Use
+    usage: ToolUsageSummary
     hash: str = Field(description="Changes whenever its definition does.")
     listed: str | None = Field(default=None, description="When its server last listed it.")
     state: str = Field(description="Its server's state.")
@@ -235,7 +237,7 @@ class ToolWhole(Whole):
     more: dict[str, Any] = Field(default={}, description="Every other key that its server sent.")
 
 
-class ServerCard(Answer):
+class ServerCard(ApiModel):
     """A server in a line."""
 
     server: str
@@ -249,13 +251,13 @@ class ServerCard(Answer):
     version: str = ""
 
 
-class Servers(Page):
+class ServerList(PaginatedResponse):
     """The servers, by name."""
 
     servers: list[ServerCard]
 
 
-class ServerWhole(ServerCard, Whole):
+class ServerDetails(ServerCard, BudgetedResponse):
     """A server with what it says of itself. Its tools are at `tools?server={server}`."""
 
     tags: list[str] = []
@@ -268,7 +270,7 @@ class ServerWhole(ServerCard, Whole):
     warnings: list[str] = []
 
 
-class Restarted(Answer):
+class ServerRestart(ApiModel):
     """A server that was started anew."""
 
     server: str
@@ -277,7 +279,7 @@ class Restarted(Answer):
     restarts: int = Field(description="How often it was started again after something was wrong, or somebody asked.")
 
 
-class Call(Answer):
+class CallEntry(ApiModel):
     """A call. What it was given and what came of it is not kept."""
 
     id: int
@@ -290,14 +292,14 @@ class Call(Answer):
     profile: str = ""
 
 
-class Calls(Answer):
+class CallList(ApiModel):
     """Calls, the latest first."""
 
-    calls: list[Call]
+    calls: list[CallEntry]
     next: str | None = Field(default=None, description="The address of earlier ones.")
 
 
-class Stats(Answer):
+class GatewayStats(ApiModel):
     """The house in figures."""
 
     servers: int
@@ -315,7 +317,7 @@ class Stats(Answer):
     version: str
 
 
-class Spent(Answer):
+class TokenCounts(ApiModel):
     """Tokens that clients were shown, and would have been."""
 
     listing: int = Field(description="What listing every tool to every session would have cost.")
@@ -324,7 +326,7 @@ class Spent(Answer):
     answers: int
 
 
-class SpentBySession(Spent):
+class SessionTokenCounts(TokenCounts):
     """The same of one client's session."""
 
     client: str = ""
@@ -333,14 +335,14 @@ class SpentBySession(Spent):
     last: str
 
 
-class SpentByAll(Spent):
+class TotalTokenCounts(TokenCounts):
     """The same of all."""
 
     sessions: int
 
 
-class Tokens(Answer):
+class TokenLedgerReport(ApiModel):
     """The token ledger."""
 
-    total: SpentByAll
-    sessions: list[SpentBySession] = Field(description="The latest.")
+    total: TotalTokenCounts
+    sessions: list[SessionTokenCounts] = Field(description="The latest.")

@@ -7,54 +7,57 @@ from fastapi import Path, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
-from portico.api.fitting import EVERYTHING, Place
+from portico.api.pagination import UNLIMITED_TOKENS, PageRequest
 
 MAX_PAGE_SIZE = 100
-_FAR = 1_000_000
-_LONGEST_QUERY = 4_000
-_REPEATABLE = {"tags"}
+_MAX_OFFSET = 1_000_000
+_MAX_QUERY_CHARS = 4_000
+_REPEATABLE_PARAMS = {"tags"}
 
-Name = Annotated[str, Path(max_length=1_024, description="By its name; other spellings are understood.")]
+NameInPath = Annotated[str, Path(max_length=1_024, description="By its name; other spellings are understood.")]
 
 
-def once(request: Request) -> None:
+def reject_repeated_params(request: Request) -> None:
     """Refuse a parameter that is given twice: of two filters, one would be ignored."""
     given = Counter(name for name, _ in request.query_params.multi_items())
-    twice = [name for name, times in given.items() if times > 1 and name not in _REPEATABLE]
+    twice = [name for name, times in given.items() if times > 1 and name not in _REPEATABLE_PARAMS]
     if twice:
         told = {"type": "repeated", "msg": "It is given more than once"}
         raise RequestValidationError([{**told, "loc": ("query", name)} for name in twice])
 
 
-class Asked(BaseModel):
+class QueryParams(BaseModel):
     """A parameter that does not exist is an error: a filter that was misspelt must not pass for one that is kept."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Nothing(Asked):
+class NoParams(QueryParams):
     """No parameters."""
 
 
-class Budgeted(Asked):
+class BudgetParams(QueryParams):
     """An answer that says as much as fits."""
 
     max_tokens: int = Field(
         default=4_000,
         ge=300,
-        le=EVERYTHING,
-        description=f"Tokens that the answer may have. What does not fit is named, with where it is; at {EVERYTHING}, "
+        le=UNLIMITED_TOKENS,
+        description=f"Tokens that the answer may have. What does not fit is named, with where it is; at {UNLIMITED_TOKENS}, "
         "nothing is left out.",
     )
 
 
-class Paged(Asked):
+class PageParams(QueryParams):
     """A list in pages."""
 
-    page: int = Field(default=1, ge=1, le=_FAR, description="Counted from 1; a page beyond the end is empty.")
+    page: int = Field(default=1, ge=1, le=_MAX_OFFSET, description="Counted from 1; a page beyond the end is empty.")
     page_size: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Items of a page.")
     offset: int | None = Field(
-        default=None, ge=0, le=_FAR, description="Begin after so many items instead of at a page, as `next` does."
+        default=None,
+        ge=0,
+        le=_MAX_OFFSET,
+        description="Begin after so many items instead of at a page, as `next` does.",
     )
     max_tokens: int = Field(default=4_000, ge=300, le=20_000, description="Tokens that the answer may have.")
     version: str | None = Field(
@@ -62,24 +65,24 @@ class Paged(Asked):
     )
 
     @property
-    def place(self) -> Place:
+    def page_request(self) -> PageRequest:
         """What part is wanted."""
-        return Place(self.page_size, self.page, self.offset, self.max_tokens)
+        return PageRequest(self.page_size, self.page, self.offset, self.max_tokens)
 
 
-class Onwards(Asked):
+class OffsetParams(QueryParams):
     """The categories, from one on."""
 
-    offset: int = Field(default=0, ge=0, le=_FAR, description="Begin after so many, as `next` does.")
+    offset: int = Field(default=0, ge=0, le=_MAX_OFFSET, description="Begin after so many, as `next` does.")
     version: str | None = Field(default=None, max_length=100, description="As in other lists.")
 
 
-class ToolFilters(Asked):
+class ToolFilters(QueryParams):
     """What is looked for, and where."""
 
     query: str | None = Field(
         default=None,
-        max_length=_LONGEST_QUERY,
+        max_length=_MAX_QUERY_CHARS,
         description="What is to be done, in words. Without it: all tools, hottest first.",
     )
     server: str | None = Field(default=None, max_length=200, description="Only this server's tools.")
@@ -96,18 +99,20 @@ class ToolFilters(Asked):
         description="Only tools of whose calls this share or more went well; those never called pass.",
     )  # fmt: skip
     limit: int = Field(default=20, ge=1, le=MAX_PAGE_SIZE, description="Tools of a page.")
-    page: int = Field(default=1, ge=1, le=_FAR, description="Counted from 1; a page beyond the end is empty.")
-    offset: int | None = Field(default=None, ge=0, le=_FAR, description="Begin after so many tools, as `next` does.")
+    page: int = Field(default=1, ge=1, le=_MAX_OFFSET, description="Counted from 1; a page beyond the end is empty.")
+    offset: int | None = Field(
+        default=None, ge=0, le=_MAX_OFFSET, description="Begin after so many tools, as `next` does."
+    )
     max_tokens: int = Field(default=4_000, ge=300, le=20_000, description="Tokens that the answer may have.")
     version: str | None = Field(default=None, max_length=100, description="As in other lists.")
 
     @property
-    def place(self) -> Place:
+    def page_request(self) -> PageRequest:
         """What part is wanted."""
-        return Place(self.limit, self.page, self.offset, self.max_tokens)
+        return PageRequest(self.limit, self.page, self.offset, self.max_tokens)
 
 
-class CallFilters(Asked):
+class CallFilters(QueryParams):
     """Which calls."""
 
     limit: int = Field(default=50, ge=1, le=500, description="How many.")
@@ -117,7 +122,7 @@ class CallFilters(Asked):
     ok: bool | None = Field(default=None, description="Only calls that went well, or only those that did not.")
 
 
-class SessionLimit(Asked):
+class SessionLimitParams(QueryParams):
     """How many sessions."""
 
     limit: int = Field(default=20, ge=1, le=200, description="How many sessions, the latest.")

@@ -11,21 +11,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from portico.catalog.address import nearest
-from portico.catalog.visible import quoted, shown
-from portico.disclosure.budget import cut
+from portico.catalog.address import find_nearest_names
+from portico.catalog.visible_text import quote_text, sanitize_text
 from portico.errors import PorticoError, StaleCursor, UnknownName
-from portico.upstream import jsontext
+from portico.json_text import json_codec
+from portico.rendering.budget import truncate
 
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 DOCS = "/api/docs"
 _SEE_DOCS = f"GET {DOCS} lists every route and parameter."
-_MOST_PROBLEMS = 8
+_MAX_PROBLEMS = 8
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """What is wrong, and what to do about it (RFC 9457)."""
 
     model_config = ConfigDict(
@@ -56,7 +56,7 @@ class Problem(BaseModel):
     stderr: list[str] = Field(default=[], description="The last lines that a server wrote before it failed.")
 
 
-class Refused(Exception):
+class InvalidRequest(Exception):
     """A request that cannot be used: an error of ours that is the client's, whatever status it has elsewhere."""
 
     def __init__(self, error: PorticoError) -> None:
@@ -64,7 +64,7 @@ class Refused(Exception):
         self.error = error
 
 
-def problem(
+def make_problem_response(
     status: int,
     detail: str,
     *,
@@ -83,45 +83,47 @@ def problem(
         "detail": detail,
         "kind": kind,
         "advice": advice,
-        "nearest": [shown(name) for name in nearest],
+        "nearest": [sanitize_text(name) for name in nearest],
         "problems": list(problems),
-        "stderr": [shown(line) for line in stderr],
+        "stderr": [sanitize_text(line) for line in stderr],
     }
     filled = {key: value for key, value in body.items() if value not in ("", [])}
-    return Response(jsontext.dumps(filled), status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
+    return Response(json_codec.dumps(filled), status, {"Cache-Control": "no-store", **(headers or {})}, MEDIA_TYPE)
 
 
-def failed() -> Response:
+def make_internal_error_response() -> Response:
     """What is told of a fault of our own; the log has the rest."""
     advice = "Ask for something else; whoever runs the gateway can look there."
-    return problem(500, "the gateway failed on this; its log says why", kind="internal", advice=advice)
+    return make_problem_response(500, "the gateway failed on this; its log says why", kind="internal", advice=advice)
 
 
-async def on_failed(_: Request, __: Exception) -> Response:
+async def handle_unexpected_error(_: Request, __: Exception) -> Response:
     """A fault of our own."""
-    return failed()
+    return make_internal_error_response()
 
 
-async def on_refused(_: Request, error: Exception) -> Response:
+async def handle_invalid_request(_: Request, error: Exception) -> Response:
     """Parameters that mean nothing here."""
-    assert isinstance(error, Refused)
-    return of_error(error.error, 422)
+    assert isinstance(error, InvalidRequest)
+    return make_error_response(error.error, 422)
 
 
-async def on_portico_error(_: Request, error: Exception) -> Response:
+async def handle_portico_error(_: Request, error: Exception) -> Response:
     """A name that is not here, an address of a list that is no more, or a record that cannot be read."""
     assert isinstance(error, PorticoError)
     status = 404 if isinstance(error, UnknownName) else 409 if isinstance(error, StaleCursor) else 503
-    return of_error(error, status)
+    return make_error_response(error, status)
 
 
-def of_error(error: PorticoError, status: int) -> Response:
+def make_error_response(error: PorticoError, status: int) -> Response:
     """One of our errors as a problem."""
     near = error.nearest if isinstance(error, UnknownName) else ()
-    return problem(status, error.message, kind=error.kind, advice=_over_http(error.advice), nearest=near)
+    return make_problem_response(
+        status, error.message, kind=error.kind, advice=_rewrite_advice(error.advice), nearest=near
+    )
 
 
-def _over_http(advice: str) -> str:
+def _rewrite_advice(advice: str) -> str:
     """Advice names the tools that an agent has; here there are routes."""
     return (
         advice.replace("Use search_tools to find one.", "GET /api/v1/tools?query=… finds one.")
@@ -129,7 +131,7 @@ def _over_http(advice: str) -> str:
     )  # fmt: skip
 
 
-async def on_http_error(request: Request, error: Exception) -> Response:
+async def handle_http_error(request: Request, error: Exception) -> Response:
     """No such route, or not with that method."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
@@ -137,41 +139,43 @@ async def on_http_error(request: Request, error: Exception) -> Response:
         allowed = {name.strip() for name in headers.get("Allow", headers.get("allow", "GET")).split(",")}
         headers = {"Allow": ", ".join(sorted({*allowed, "HEAD"} if "GET" in allowed else allowed))}
         shows = "the API only shows; tools are called over MCP" if "GET" in allowed else "it does something"
-        detail = f"{quoted(request.method, 20)} is not for this: {shows}"
+        detail = f"{quote_text(request.method, 20)} is not for this: {shows}"
         advice = "Use GET." if "GET" in allowed else f"Use {headers['Allow']}."
-        return problem(405, detail, kind="method", advice=advice, headers=headers)
+        return make_problem_response(405, detail, kind="method", advice=advice, headers=headers)
     if error.status_code == 404:
-        return problem(404, f"there is no {quoted(request.url.path)} here", kind="unknown_route", advice=_SEE_DOCS)
-    return problem(error.status_code, str(error.detail), advice=_SEE_DOCS, headers=headers)
+        return make_problem_response(
+            404, f"there is no {quote_text(request.url.path)} here", kind="unknown_route", advice=_SEE_DOCS
+        )
+    return make_problem_response(error.status_code, str(error.detail), advice=_SEE_DOCS, headers=headers)
 
 
-async def on_invalid(request: Request, error: Exception) -> Response:
+async def handle_validation_error(request: Request, error: Exception) -> Response:
     """Parameters that are not as documented."""
     assert isinstance(error, RequestValidationError)
     found = list(error.errors())
     unknown = [str(one["loc"][-1]) for one in found if one["type"] == "extra_forbidden"]
-    known = _parameters(request)
-    near = [name for wrong in unknown[:_MOST_PROBLEMS] for name in nearest(wrong, known, 2)]
-    return problem(
+    known = _list_query_params(request)
+    near = [name for wrong in unknown[:_MAX_PROBLEMS] for name in find_nearest_names(wrong, known, 2)]
+    return make_problem_response(
         422,
         "the request has parameters that cannot be used",
         kind="invalid_parameters",
         advice=f"Parameters here: {', '.join(known)}." if unknown and known else _SEE_DOCS,
         nearest=list(dict.fromkeys(near)),
-        problems=list(_told(found)),
+        problems=list(_describe_errors(found)),
     )
 
 
-def _told(errors: Sequence[Any]) -> Iterable[str]:
-    for one in errors[:_MOST_PROBLEMS]:
-        name = quoted(str(one["loc"][-1]), 40)[1:-1]
+def _describe_errors(errors: Sequence[Any]) -> Iterable[str]:
+    for one in errors[:_MAX_PROBLEMS]:
+        name = quote_text(str(one["loc"][-1]), 40)[1:-1]
         unknown = one["type"] == "extra_forbidden"
-        yield cut(f"{name}: {'there is no such parameter' if unknown else one['msg']}", 60)
-    if len(errors) > _MOST_PROBLEMS:
-        yield f"… and {len(errors) - _MOST_PROBLEMS} more"
+        yield truncate(f"{name}: {'there is no such parameter' if unknown else one['msg']}", 60)
+    if len(errors) > _MAX_PROBLEMS:
+        yield f"… and {len(errors) - _MAX_PROBLEMS} more"
 
 
-def _parameters(request: Request) -> list[str]:
+def _list_query_params(request: Request) -> list[str]:
     """The query parameters that the route takes."""
     route = request.scope.get("route")
     models = [param.field_info.annotation for param in getattr(getattr(route, "dependant", None), "query_params", ())]

@@ -3,54 +3,73 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.api.fitting import EVERYTHING, List, Place, fitted, fitting, paged, segment, text_of
+from portico.api.pagination import (
+    UNLIMITED_TOKENS,
+    PagedList,
+    PageRequest,
+    fit_parts,
+    quote_path_segment,
+    render_list_page,
+    take_fitting_cards,
+    to_json_text,
+)
 from portico.catalog.tool import Tool
-from portico.catalog.visible import shown
-from portico.disclosure.cards import Card, category_card, iso, tool_card, use_card
-from portico.disclosure.example import example
-from portico.disclosure.lines import room
-from portico.disclosure.prose import first_sentence, prose
-from portico.disclosure.render import schema, signature
-from portico.disclosure.shelves import Shelf
-from portico.disclosure.sight import Sight
+from portico.catalog.visible_text import sanitize_text
+from portico.profiles.cards import Card, make_category_card, make_tool_card, make_usage_card, to_iso_time
+from portico.profiles.profile_state import ProfileState
+from portico.rendering.examples import make_example
+from portico.rendering.lines import compute_remaining_tokens
+from portico.rendering.prose import extract_first_sentence, normalize_prose
+from portico.rendering.tool import render_schema, render_signature
+from portico.usage.ranked_catalog import RankedCategory
 
 V1 = "/api/v1"
 HOT_TOKENS = 2_000
 CATEGORIES_TOKENS = 2_000
 """Together with the hot list 4,000."""
-_DEFINED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-_BRIEF = ("category", "tools", "servers")
+_RENDERED_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_BRIEF_KEYS = ("category", "tools", "servers")
 
 
-def card_of(sight: Sight, tool: Tool) -> Card:
+def look_up_tool_card(profile_state: ProfileState, tool: Tool) -> Card:
     """A tool in a line."""
-    return tool_card(tool, sight.use(tool.address), sight.shelves.standing(tool.address))
+    return make_tool_card(
+        tool, profile_state.get_statistics(tool.address), profile_state.ranked_catalog.get_standing(tool.address)
+    )
 
 
-def hot(sight: Sight) -> Card:
+def render_hot_tools(profile_state: ProfileState) -> Card:
     """T0."""
-    found = sight.shelves.hot
-    around: Card = {"tools": [], "grounds": found.grounds, "left_out": 1_000, "version": sight.shelves.version}
-    cards = fitting((card_of(sight, tool) for tool in found.tools), room(HOT_TOKENS, text_of(around)))
+    found = profile_state.ranked_catalog.hot_list
+    around: Card = {
+        "tools": [],
+        "grounds": found.basis,
+        "left_out": 1_000,
+        "version": profile_state.ranked_catalog.version,
+    }
+    cards = take_fitting_cards(
+        (look_up_tool_card(profile_state, tool) for tool in found.tools),
+        compute_remaining_tokens(HOT_TOKENS, to_json_text(around)),
+    )
     left_out = len(found.tools) - len(cards)
     return {
         "tools": cards,
-        "grounds": found.grounds,
+        "grounds": found.basis,
         **({"left_out": left_out} if left_out else {}),
-        "version": sight.shelves.version,
+        "version": profile_state.ranked_catalog.version,
     }
 
 
-def categories(sight: Sight, offset: int = 0) -> Card:
+def render_categories(profile_state: ProfileState, offset: int = 0) -> Card:
     """T1: as much of each as lets all of them fit; where even the least does not, the others are on another page."""
-    shelves = list(sight.shelves.categories.values())[offset:]
-    version, total = sight.shelves.version, len(sight.shelves.categories)
+    shelves = list(profile_state.ranked_catalog.categories.values())[offset:]
+    version, total = profile_state.ranked_catalog.version, len(profile_state.ranked_catalog.categories)
     path = f"{V1}/tools/categories?offset={offset + len(shelves)}&version={version}"
     around: Card = {"categories": [], "total_count": total, "left_out": total, "next": path, "version": version}
-    left = room(CATEGORIES_TOKENS, text_of(around))
+    left = compute_remaining_tokens(CATEGORIES_TOKENS, to_json_text(around))
     cards: list[Card] = []
     for detail in (5, 3, 1, 0):
-        cards = fitting((_category(shelf, detail) for shelf in shelves), left)
+        cards = take_fitting_cards((_render_category_summary(shelf, detail) for shelf in shelves), left)
         if len(cards) == len(shelves):
             break
     body: Card = {"categories": cards, "total_count": total}
@@ -60,59 +79,67 @@ def categories(sight: Sight, offset: int = 0) -> Card:
     return {**body, "version": version}
 
 
-def _category(shelf: Shelf, detail: int) -> Card:
-    card = category_card(shelf, detail)
-    return card if detail else {key: card[key] for key in _BRIEF}
+def _render_category_summary(shelf: RankedCategory, detail: int) -> Card:
+    card = make_category_card(shelf, detail)
+    return card if detail else {key: card[key] for key in _BRIEF_KEYS}
 
 
-def category_list(sight: Sight, shelf: Shelf, place: Place) -> List:
+def make_category_list(profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest) -> PagedList:
     """The list that T2 is."""
-    path = f"{V1}/tools/category/{segment(shelf.category.key)}"
-    return List(path, sight.shelves.version, {"page_size": place.size})
+    path = f"{V1}/tools/category/{quote_path_segment(shelf.category.key)}"
+    return PagedList(path, profile_state.ranked_catalog.version, {"page_size": page_request.size})
 
 
-def category(sight: Sight, shelf: Shelf, place: Place) -> Card:
+def render_category_page(profile_state: ProfileState, shelf: RankedCategory, page_request: PageRequest) -> Card:
     """T2."""
     head = {"category": shelf.category.key, "title": shelf.category.title}
-    listing = category_list(sight, shelf, place)
-    return paged("tools", shelf.tools, lambda tool: card_of(sight, tool), place, listing, head)
+    listing = make_category_list(profile_state, shelf, page_request)
+    return render_list_page(
+        "tools", shelf.tools, lambda tool: look_up_tool_card(profile_state, tool), page_request, listing, head
+    )
 
 
-def tool_path(tool: Tool) -> str:
+def build_tool_path(tool: Tool) -> str:
     """The address of T3."""
     # `tools/category/…` is T2: a server of that name is known by another spelling.
     server = "Category" if tool.server == "category" else tool.server
-    return f"{V1}/tools/{segment(server)}/{segment(tool.name)}"
+    return f"{V1}/tools/{quote_path_segment(server)}/{quote_path_segment(tool.name)}"
 
 
-def whole_tool(sight: Sight, tool: Tool, tokens: int) -> Card:
+def render_tool_details(profile_state: ProfileState, tool: Tool, tokens: int) -> Card:
     """T3: in the order in which a caller needs it."""
-    entry, standing = sight.snapshot.servers[tool.server], sight.shelves.standing(tool.address)
-    state = sight.states().get(tool.server)
+    entry, standing = (
+        profile_state.snapshot.servers[tool.server],
+        profile_state.ranked_catalog.get_standing(tool.address),
+    )
+    state = profile_state.get_server_states().get(tool.server)
     always: Card = {
-        "tool": shown(tool.address),
+        "tool": sanitize_text(tool.address),
         "server": tool.server,
-        "name": shown(tool.name),
-        "category": sight.snapshot.category(tool.address),
+        "name": sanitize_text(tool.name),
+        "category": profile_state.snapshot.get_category(tool.address),
         "tier": standing.tier,
-        "usage": use_card(sight.use(tool.address), standing),
+        "usage": make_usage_card(profile_state.get_statistics(tool.address), standing),
         "hash": tool.hash,
-        **({"listed": iso(entry.listed_at)} if entry.known else {}),
+        **({"listed": to_iso_time(entry.listed_at)} if entry.is_listed else {}),
         "state": state.state if state else "configured",
     }
     parts: Mapping[str, Any] = {
-        "schema": schema(tool),
+        "schema": render_schema(tool),
         "annotations": dict(tool.annotations),
-        "title": shown(tool.title),
-        "example": example(tool),
-        "tags": [shown(tag) for tag in dict.fromkeys((*entry.tags, *tool.tags))],
-        "warnings": [shown(warning) for warning in tool.warnings],
-        "description": prose(tool.description),
+        "title": sanitize_text(tool.title),
+        "example": make_example(tool),
+        "tags": [sanitize_text(tag) for tag in dict.fromkeys((*entry.tags, *tool.tags))],
+        "warnings": [sanitize_text(warning) for warning in tool.warnings],
+        "description": normalize_prose(tool.description),
         "input_schema": tool.definition.get("inputSchema"),
         "output_schema": tool.definition.get("outputSchema"),
-        "more": {key: value for key, value in tool.definition.items() if key not in _DEFINED},
+        "more": {key: value for key, value in tool.definition.items() if key not in _RENDERED_KEYS},
     }
-    body = fitted(always, parts, tokens, f"{tool_path(tool)}?max_tokens={EVERYTHING}")
+    body = fit_parts(always, parts, tokens, f"{build_tool_path(tool)}?max_tokens={UNLIMITED_TOKENS}")
     if "schema" not in body:
-        body |= {"params": signature(tool), "summary": first_sentence(tool.description) or first_sentence(tool.title)}
+        body |= {
+            "params": render_signature(tool),
+            "summary": extract_first_sentence(tool.description) or extract_first_sentence(tool.title),
+        }
     return body

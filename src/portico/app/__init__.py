@@ -8,16 +8,9 @@ auditing     the audit log that a configuration asks for
 changes      what differs between two configurations, and what there is to do about it; pure
 """
 
-from portico.app.changes import Change
-from portico.app.gateway import Gateway
-from portico.app.places import (
-    HABITS_FILE,
-    INDEX_FILE,
-    MANIFEST_FILE,
-    RECORD_FILE,
-    RESULTS_FOLDER,
-    VECTOR_FILE,
-)
+from portico.app.config_diff import ConfigChange
+from portico.app.data_files import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
+from portico.app.gateway import GatewayRuntime
 
 __all__ = [
     "HABITS_FILE",
@@ -26,6 +19,6 @@ __all__ = [
     "RECORD_FILE",
     "RESULTS_FOLDER",
     "VECTOR_FILE",
-    "Change",
-    "Gateway",
+    "ConfigChange",
+    "GatewayRuntime",
 ]

@@ -13,146 +13,162 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from portico.app.auditing import audit_of
-from portico.app.changes import Change, changes, in_use
-from portico.app.faces import face_of
-from portico.app.places import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
-from portico.app.servers import Servers, sources
-from portico.app.warming import Warming
-from portico.catalog.meanings import Meanings
-from portico.catalog.sharing import Sharing
-from portico.catalog.spare_memory import give_back
+from portico.app.audit_log import open_audit_log
+from portico.app.config_diff import ConfigChange, diff_configs, get_enabled_servers
+from portico.app.data_files import HABITS_FILE, INDEX_FILE, MANIFEST_FILE, RECORD_FILE, RESULTS_FOLDER, VECTOR_FILE
+from portico.app.profile_settings import build_profile_settings
+from portico.app.server_registry import ServerRegistry, make_sources
+from portico.app.warmup import ServerWarmup
+from portico.calls.services import CallServices
+from portico.catalog.embeddings import Embeddings
+from portico.catalog.heap import trim_heap
+from portico.catalog.replication import CatalogReplication
 from portico.catalog.sync import Catalog
 from portico.config import Config
-from portico.disclosure import cursor
-from portico.disclosure.counting import Counting
-from portico.disclosure.insight import Insight
-from portico.disclosure.standings import Standings
-from portico.disclosure.tokens import count
-from portico.disclosure.view import View
-from portico.events import Bus, ConfigRefused, ConfigTaken, Event, StandingsChanged, UpstreamReady
-from portico.execution.large import Large
-from portico.execution.means import Means
-from portico.execution.pipeline import Pipeline
-from portico.learning import Learner
-from portico.observability.keeper import Keeper
-from portico.observability.ledger import Ledger
-from portico.observability.usage import Usage
-from portico.search import WIDTH, EncoderUnavailable, shipped_encoder
-from portico.server.admission import Admission
-from portico.server.door import Door
-from portico.server.parked import Parking
-from portico.server.sessions import Watchers
-from portico.storage.habits import HabitStore, Keeping
+from portico.events import ConfigApplied, ConfigRejected, Event, EventBus, StandingsChanged, UpstreamReady
+from portico.meta_tools.runtimes import Runtimes
+from portico.profiles.listing_cost_counter import ListingCostCounter
+from portico.profiles.view import ProfileView
+from portico.rendering import cursor
+from portico.rendering.token_count import count_tokens
+from portico.results.services import ResultServices
+from portico.search import VECTOR_WIDTH, EncoderUnavailable, shipped_encoder
+from portico.server.profile_endpoint import ProfileEndpoint
+from portico.server.requests.admission import AdmissionControl
+from portico.server.requests.pending_requests import PendingRequests
+from portico.server.sessions import SubscriptionRegistry
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
 from portico.storage.index_file import IndexFile
-from portico.storage.manifests import Manifests
-from portico.storage.record import Record, RecordUnavailable
+from portico.storage.learning_store import LearningLimits, LearningStore
+from portico.storage.manifests import ManifestStore
 from portico.storage.rows import Retention
 from portico.storage.vector_file import VectorFile
 from portico.upstream.backend import Backend
 from portico.upstream.error_mask import ErrorMask
-from portico.upstream.process import Guard
-from portico.upstream.supervisor import Status
+from portico.upstream.lifecycle.supervisor import UpstreamStatus
+from portico.upstream.transports.process import ProcessGuard
+from portico.usage.learner import Learner
+from portico.usage.recorder import UsageRecorder
+from portico.usage.standings import Standings
+from portico.usage.token_ledger import TokenLedger
+from portico.usage.tool_usage import ToolUsage
+from portico.usage.usage_data import UsageData
 
 if TYPE_CHECKING:
-    from portico.app.measured import Watched
+    from portico.app.monitoring import GatewayMonitoring
 
 logger = logging.getLogger(__name__)
 
-HOUSEKEEPING_S = 15.0
-ENCODER_AFTER_S = 2.0
+MAINTENANCE_INTERVAL_S = 15.0
+ENCODER_LOAD_DELAY_S = 2.0
 """How long after its start the gateway reads the encoder's model, so that the first greeting is not held up by it."""
-RECORD_AFTER_S = 1.0
+RECORD_OPEN_DELAY_S = 1.0
 """How long after its start the gateway opens the record, for the same reason; a call has it opened at once."""
-FAREWELL_S = 1.0
+CANCEL_GRACE_S = 1.0
 """How long callers may take to hear that their calls were cut off at the end."""
-COUNTING_S = 0.5
+TOKEN_COUNT_WAIT_S = 0.5
 """How long the end may be held up to know what a short conversation has saved."""
-ADOPTION_S = 3.0
+SHARED_CATALOG_WAIT_S = 3.0
 """How long servers nothing is known of wait for what other gateways know of them."""
 
 
-class Gateway:
+class GatewayRuntime:
     """One running Portico."""
 
     def __init__(
-        self, config: Config, *, backends: Mapping[str, Backend] | None = None, manifests: Manifests | None = None
+        self, config: Config, *, backends: Mapping[str, Backend] | None = None, manifests: ManifestStore | None = None
     ) -> None:
         """`backends` adds servers that are objects rather than configuration; `manifests` replaces the file on disk."""
         self.config = config
-        self.bus = Bus()
-        self._guard = Guard()
-        self._manifests = manifests or Manifests(config.data_dir / MANIFEST_FILE)
-        self._given = dict(backends or {})
+        self.bus = EventBus()
+        self._guard = ProcessGuard()
+        self._manifests = manifests or ManifestStore(config.data_dir / MANIFEST_FILE)
+        self._given_backends = dict(backends or {})
         self.catalog = Catalog(
-            sources(config, self._given),
+            make_sources(config, self._given_backends),
             self._manifests,
             self.bus,
             index_file=IndexFile(config.data_dir / INDEX_FILE if manifests is None else None),
-            meanings=Meanings(
-                shipped_encoder(), VectorFile(config.data_dir / VECTOR_FILE if manifests is None else None, WIDTH)
+            embeddings=Embeddings(
+                shipped_encoder(),
+                VectorFile(config.data_dir / VECTOR_FILE if manifests is None else None, VECTOR_WIDTH),
             ),
         )
         self.catalog.load()
         self._mask = ErrorMask(lambda: self.config)
         remembered = config.data_dir if manifests is None else None
-        self._servers = Servers(config.limits, self._given, self.catalog, self.bus, self._guard, self._mask, remembered)
-        for name, server in in_use(config).items():
+        self._servers = ServerRegistry(
+            config.limits, self._given_backends, self.catalog, self.bus, self._guard, self._mask, remembered
+        )
+        for name, server in get_enabled_servers(config).items():
             self._servers.add(name, server)
         self.upstreams, self._syncs = self._servers.upstreams, self._servers.syncs
-        self._warming = Warming(self._servers, self.bus, config.limits.start_concurrency)
+        self._warmup = ServerWarmup(self._servers, self.bus, config.limits.start_concurrency)
         url = config.database_url.get_secret_value() if config.database_url is not None else None
-        self.record = Record(url, config.data_dir / RECORD_FILE if manifests is None else None)
-        self._pipeline = Pipeline.over(
-            in_use(config),
+        self.store = GatewayStore(url, config.data_dir / RECORD_FILE if manifests is None else None)
+        self._pipeline = CallServices.create(
+            get_enabled_servers(config),
             self.upstreams,
             self.catalog,
             self._syncs,
-            self.record,
+            self.store,
             self.bus,
-            longest=float(config.limits.call_s),
-            audit=audit_of(config) if manifests is None or config.audit.file is not None else None,
+            max_call_s=float(config.limits.call_s),
+            audit=open_audit_log(config) if manifests is None or config.audit.file is not None else None,
         )
         self.calls = self._pipeline.calls
         results = config.data_dir / RESULTS_FOLDER if manifests is None else None
-        self._large = Large.kept_in(results, config.results, count, cursor)
+        self._result_services = ResultServices.create(results, config.results, count_tokens, cursor)
         learning = config.learning
-        keeping = Keeping(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
-        self._habits = HabitStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
+        keeping = LearningLimits(learning.half_life_days * 86_400, learning.max_followed, learning.max_together)
+        self._habits = LearningStore(config.data_dir / HABITS_FILE if manifests is None else None, keeping)
         self.learner = Learner(learning.scope, self._habits, self.bus)
-        self._means = Means(self.calls, self._pipeline.shapes, config, self.learner, self.record, self.bus)
-        self._counting = Counting(self.catalog, self.bus)
-        self.insight, self._keeper = self._bookkeeping(origin := secrets.token_hex(8))
-        self._sharing = Sharing(self.catalog, self._manifests, self.record, origin=origin)
-        self._sharing.on_adopted = self._adopted
-        self._sharing.on_tiers = lambda: self._begin(self._keeper.reread())
-        self._doors: dict[str, Door] = {}
-        self._admission = Admission(config.limits)
-        self._parking = Parking(config.limits.question_s, config.limits.questions)
-        self._watched: Watched | None = None
-        self._watchers = Watchers()
+        self._runtimes = Runtimes(self.calls, self._pipeline.shapes, config, self.learner, self.store, self.bus)
+        self._listing_cost_counter = ListingCostCounter(self.catalog, self.bus)
+        self.usage_data, self._usage_recorder = self._make_usage_services(origin := secrets.token_hex(8))
+        self._catalog_replication = CatalogReplication(self.catalog, self._manifests, self.store, origin=origin)
+        self._catalog_replication.on_adopted = self._on_catalog_adopted
+        self._catalog_replication.on_tiers_changed = lambda: self._start_task(self._usage_recorder.reload())
+        self._endpoints: dict[str, ProfileEndpoint] = {}
+        self._admission = AdmissionControl(config.limits)
+        self._pending_requests = PendingRequests(config.limits.question_s, config.limits.questions)
+        self._monitoring: GatewayMonitoring | None = None
+        self._subscription_registry = SubscriptionRegistry()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.bus.subscribe(self._heard)
-        self._applying = asyncio.Lock()
-        self.refused = ""
+        self.bus.subscribe(self._on_event)
+        self._apply_lock = asyncio.Lock()
+        self.config_problem = ""
         """Why the configuration on disk is not the one that this goes by; empty if it is."""
 
-    def _bookkeeping(self, origin: str) -> tuple[Insight, Keeper]:
+    def _make_usage_services(self, origin: str) -> tuple[UsageData, UsageRecorder]:
         keep = Retention(**self.config.usage.model_dump())
-        usage = Usage(self.record, self.bus, keep)
-        ledger = Ledger(self.record, self.bus, self._listing_cost, count=count)
-        insight = Insight(
-            usage, Standings(usage, self.record, origin=origin, kept=keep.daily_days > 0), ledger, self._pipeline.shapes
+        usage = ToolUsage(self.store, self.bus, keep)
+        ledger = TokenLedger(self.store, self.bus, self._count_listing_tokens, count=count_tokens)
+        insight = UsageData(
+            usage,
+            Standings(usage, self.store, gateway_id=origin, persistent=keep.daily_days > 0),
+            ledger,
+            self._pipeline.shapes,
         )
-        return insight, Keeper(
-            self.record, self.bus, usage, ledger, keep, chores=(self._tend_standings, self._pipeline.shapes.tend)
+        return insight, UsageRecorder(
+            self.store,
+            self.bus,
+            usage,
+            ledger,
+            keep,
+            maintenance_tasks=(self._update_standings, self._pipeline.shapes.sync_with_storage),
         )
 
     async def __aenter__(self) -> Self:
-        for chore in (self._keep_house(), self._read_encoder(), self._counting.run(), self._share()):
-            self._begin(chore)
-        self._keeper.start(RECORD_AFTER_S)
-        self._warming.begin(self._begin(self._start_servers()))
+        for chore in (
+            self._run_maintenance(),
+            self._load_encoder(),
+            self._listing_cost_counter.run(),
+            self._replicate_catalog(),
+        ):
+            self._start_task(chore)
+        self._usage_recorder.start(RECORD_OPEN_DELAY_S)
+        self._warmup.set_startup_task(self._start_task(self._start_servers()))
         return self
 
     async def __aexit__(
@@ -160,38 +176,38 @@ class Gateway:
     ) -> None:
         await self.close()
 
-    def watched(self) -> "Watched":
+    def ensure_monitoring(self) -> "GatewayMonitoring":
         """What a platform asks of it: its figures, which are counted from now on, and whether it may be sent work."""
-        if self._watched is None:
-            from portico.app.measured import Watched  # nobody asks a gateway on stdio
+        if self._monitoring is None:
+            from portico.app.monitoring import GatewayMonitoring  # nobody asks a gateway on stdio
 
-            self._watched = Watched.of(
+            self._monitoring = GatewayMonitoring.create(
                 self.bus,
                 self.upstreams,
                 self.catalog,
-                ledger=self.insight.ledger,
+                ledger=self.usage_data.ledger,
                 pipeline=self._pipeline,
-                large=self._large,
-                means=self._means,
-                record=self.record,
-                doors=self._doors.values,
+                result_services=self._result_services,
+                runtimes=self._runtimes,
+                store=self.store,
+                get_endpoints=self._endpoints.values,
                 admission=self._admission,
-                listed=lambda: self._warming.done,
-                refused=lambda: self.refused,
-                unaudited=lambda: self.calls.audit.trouble if self.calls.audit is not None else "",
+                is_listed=lambda: self._warmup.is_done,
+                get_config_problem=lambda: self.config_problem,
+                get_audit_problem=lambda: self.calls.audit.problem if self.calls.audit is not None else "",
             )
-            self._begin(self._watched.metrics.watch())
-        return self._watched
+            self._start_task(self._monitoring.metrics.measure_lag())
+        return self._monitoring
 
     async def drain(self) -> None:
         """Begin nothing more, and let calls that are under way end, but not for longer than `limits.drain_s`."""
-        if self._watched is not None:
-            self._watched.readiness.drain()
-        if not await self._admission.drained(self.config.limits.drain_s):
+        if self._monitoring is not None:
+            self._monitoring.readiness.drain()
+        if not await self._admission.drain(self.config.limits.drain_s):
             # Whoever still waits is told why, while there is a way to tell it.
-            await self._parking.close()
+            await self._pending_requests.close()
             await self._servers.close()
-            await self._admission.drained(FAREWELL_S)
+            await self._admission.drain(CANCEL_GRACE_S)
 
     async def close(self) -> None:
         """Stop everything; when this returns no process, socket or task of ours is left."""
@@ -200,117 +216,119 @@ class Gateway:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self.insight.ledger.owing:
-            await self._counting.finish(COUNTING_S)
+        if self.usage_data.ledger.has_uncharged_listings:
+            await self._listing_cost_counter.finish_within(TOKEN_COUNT_WAIT_S)
         # Before calls are cut off: that is no fault of their tools.
         await self.learner.close()
-        answers = await self._keeper.close()
-        await self._means.close()
-        await self._parking.close()
+        answers = await self._usage_recorder.close()
+        await self._runtimes.close()
+        await self._pending_requests.close()
         await self._servers.close()
-        if self._watched is not None:
-            self._watched.metrics.end()
-        for door in self._doors.values():
+        if self._monitoring is not None:
+            self._monitoring.metrics.unsubscribe()
+        for door in self._endpoints.values():
             await door.close()
         await self.catalog.close()
-        await asyncio.to_thread(self._large.store.close)
+        await asyncio.to_thread(self._result_services.store.close)
         if answers:
-            await self._pipeline.shapes.finish()
-            await self._sharing.finish()
+            await self._pipeline.shapes.flush()
+            await self._catalog_replication.flush()
         if self.calls.audit is not None:
             self.calls.audit.close()
-        await self.record.close()
+        await self.store.close()
         self._manifests.close()
         self._guard.close()
 
     # --- another configuration
 
-    async def apply(self, config: Config) -> Change:
+    async def apply(self, config: Config) -> ConfigChange:
         """Go by another configuration from now on: only what it changes is touched, and calls under way end as begun.
 
         Settings that only a new start can take (where it listens, where it keeps things) are named in the answer.
         """
-        async with self._applying:
-            change = changes(self.config, config)
-            self.refused = ""
+        async with self._apply_lock:
+            change = diff_configs(self.config, config)
+            self.config_problem = ""
             if not change:
                 return change
-            before, servers, now = self.config, self._servers, in_use(config)
-            await self.catalog.configure(sources(config, self._given))
+            before, servers, now = self.config, self._servers, get_enabled_servers(config)
+            await self.catalog.configure(make_sources(config, self._given_backends))
             # Nothing is awaited from here until all rooms go by the new one: no call finds half of it.
             self.config = config
             self._mask.reset(before)
             for name in (*change.removed, *change.restarted):
-                servers.let_go(name, before.servers[name].restart.drain_s)
+                servers.remove(name, before.servers[name].restart.drain_s)
             for name in (*change.added, *change.restarted):
                 servers.add(name, now[name])
             for name in change.adjusted:
                 servers.adjust(name, now[name])
             self._pipeline.configure(now, self.upstreams, (*change.removed, *change.restarted))
             self._admission.configure(config.limits)
-            self._parking.configure(config.limits.question_s, config.limits.questions)
-            for name, door in list(self._doors.items()):
+            self._pending_requests.configure(config.limits.question_s, config.limits.questions)
+            for name, door in list(self._endpoints.items()):
                 if not name or name in config.profiles:
-                    door.wear(face_of(config, name or None))
+                    door.apply(build_profile_settings(config, name or None))
                 else:
-                    self._begin(self._doors.pop(name).close())
-            starting = self._to_start((*change.added, *change.restarted))
-            self._warming.begin(self._begin(self._warming.warm(starting)))
-            self.bus.publish(ConfigTaken(str(change)))
+                    self._start_task(self._endpoints.pop(name).close())
+            starting = self._select_servers_to_start((*change.added, *change.restarted))
+            self._warmup.set_startup_task(self._start_task(self._warmup.start_and_list(starting)))
+            self.bus.publish(ConfigApplied(str(change)))
             return change
 
-    def refuse(self, reason: str) -> None:
+    def reject_config(self, reason: str) -> None:
         """A changed configuration cannot be used: what runs stays, and whoever asks is told why."""
-        self.refused = self._mask.text(reason)
-        self.bus.publish(ConfigRefused(self.refused))
+        self.config_problem = self._mask.mask_text(reason)
+        self.bus.publish(ConfigRejected(self.config_problem))
 
-    def view(self, profile: str | None = None) -> View:
+    def get_view(self, profile: str | None = None) -> ProfileView:
         """What a profile's clients see."""
-        return self.door(profile).view
+        return self.get_endpoint(profile).view
 
-    def door(self, profile: str | None = None) -> Door:
+    def get_endpoint(self, profile: str | None = None) -> ProfileEndpoint:
         """The door of a profile; the empty name is the default one."""
         key = profile or ""
-        if key not in self._doors:
-            view = View(
-                face_of(self.config, profile),
+        if key not in self._endpoints:
+            view = ProfileView(
+                build_profile_settings(self.config, profile),
                 self.catalog,
                 self.calls,
                 self.upstreams,
-                self._warming.first_listing,
+                self._warmup.wait_for_first_listing,
                 self.learner,
                 self.bus,
-                self.insight,
-                self._large,
-                self._means,
+                self.usage_data,
+                self._result_services,
+                self._runtimes,
             )
-            self._doors[key] = Door(view, self.upstreams, self.bus, self._watchers, self._admission, self._parking)
-        return self._doors[key]
+            self._endpoints[key] = ProfileEndpoint(
+                view, self.upstreams, self.bus, self._subscription_registry, self._admission, self._pending_requests
+            )
+        return self._endpoints[key]
 
-    def doors(self) -> dict[str, Door]:
+    def get_endpoints(self) -> dict[str, ProfileEndpoint]:
         """Every door: the default one under the empty name, and one per profile."""
-        return {"": self.door(), **{name: self.door(name) for name in self.config.profiles}}
+        return {"": self.get_endpoint(), **{name: self.get_endpoint(name) for name in self.config.profiles}}
 
-    def statuses(self) -> list[Status]:
+    def list_statuses(self) -> list[UpstreamStatus]:
         """Every server's state."""
-        return [upstream.status() for _, upstream in sorted(self.upstreams.items())]
+        return [upstream.get_status() for _, upstream in sorted(self.upstreams.items())]
 
-    async def listed(self) -> None:
+    async def wait_until_listed(self) -> None:
         """Wait until every server whose offer was unknown has been listed or has failed."""
-        await self._warming.listed()
+        await self._warmup.wait_until_listed()
 
-    async def refresh(self, servers: Iterable[str] | None = None, heard: Callable[[str], None] | None = None) -> None:
+    async def refresh(self, servers: Iterable[str] | None = None, on_done: Callable[[str], None] | None = None) -> None:
         """Ask these servers (default: all) anew; `heard` is told each name as it is done."""
-        await self._warming.warm(list(servers if servers is not None else self.upstreams), heard)
+        await self._warmup.start_and_list(list(servers if servers is not None else self.upstreams), on_done)
 
     async def _start_servers(self) -> None:
-        if self.record.shared and any(upstream.state == "configured" for upstream in self.upstreams.values()):
+        if self.store.is_shared and any(upstream.state == "configured" for upstream in self.upstreams.values()):
             # Another gateway may have listed them: then they need not be started to be known.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._sharing.caught_up.wait(), ADOPTION_S)
-        await self._warming.warm(self._to_start(self.upstreams))
+                await asyncio.wait_for(self._catalog_replication.caught_up.wait(), SHARED_CATALOG_WAIT_S)
+        await self._warmup.start_and_list(self._select_servers_to_start(self.upstreams))
 
-    def _to_start(self, names: Iterable[str]) -> list[str]:
+    def _select_servers_to_start(self, names: Iterable[str]) -> list[str]:
         """Of these, the servers to start unasked: those that want it, those nothing is known of, those watched."""
         configured = self.config.servers
         return [
@@ -318,79 +336,85 @@ class Gateway:
             for name in names
             if self.upstreams[name].state == "configured"
             or (name in configured and configured[name].start == "boot")
-            or self._watchers.of(name)
+            or self._subscription_registry.list_subscriptions(name)
         ]
 
-    async def _read_encoder(self) -> None:
+    async def _load_encoder(self) -> None:
         """So that the first search need not, and tools known from last time have vectors even if nobody lists them."""
-        await asyncio.sleep(ENCODER_AFTER_S)
+        await asyncio.sleep(ENCODER_LOAD_DELAY_S)
         index = self.catalog.snapshot.index
         if index.encoder is not None and len(index):
             with contextlib.suppress(EncoderUnavailable):
                 await asyncio.to_thread(index.encoder.load)
-                self.catalog.encode()
+                self.catalog.start_encoding()
 
-    async def _keep_house(self) -> None:
-        await asyncio.sleep(HOUSEKEEPING_S)
-        await asyncio.to_thread(give_back)  # what only starting needed
+    async def _run_maintenance(self) -> None:
+        await asyncio.sleep(MAINTENANCE_INTERVAL_S)
+        await asyncio.to_thread(trim_heap)  # what only starting needed
         while True:
             # Together: one server that will not go must not keep the others up.
             self._pipeline.cache.expire()
-            self._means.expire()
+            self._runtimes.expire()
             chores = {
                 "what was learnt": self.learner.flush(),
-                "large results": asyncio.to_thread(self._large.store.sweep),
-                **{name: self._tend(name) for name in self.upstreams},
+                "large results": asyncio.to_thread(self._result_services.store.sweep),
+                **{name: self._maintain_server(name) for name in self.upstreams},
             }
             outcomes = await asyncio.gather(*chores.values(), return_exceptions=True)
             for name, outcome in zip(chores, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     logger.error("%s could not be looked after: %r", name, outcome)
-            await asyncio.sleep(HOUSEKEEPING_S)
+            await asyncio.sleep(MAINTENANCE_INTERVAL_S)
 
-    async def _tend(self, name: str) -> None:
-        upstream, server, watchers = self.upstreams[name], self.config.servers.get(name), self._watchers.who(name)
-        self._syncs[name].expire()
+    async def _maintain_server(self, name: str) -> None:
+        upstream, server, watchers = (
+            self.upstreams[name],
+            self.config.servers.get(name),
+            self._subscription_registry.list_session_ids(name),
+        )
+        self._syncs[name].refresh_if_expired()
         # Of what nothing is known, nothing can be called: nobody would ever start it again.
-        wanted = not self.catalog.snapshot.servers[name].known or (server is not None and server.start == "boot")
-        await upstream.tend(wanted=bool(watchers) or wanted)
+        wanted = not self.catalog.snapshot.servers[name].is_listed or (server is not None and server.start == "boot")
+        await upstream.maintain(restart_if_down=bool(watchers) or wanted)
         if server is not None and server.idle_s and (upstream.backend.kind == "stdio" or upstream.isolated):
-            await upstream.rest(server.idle_s, watchers)
+            await upstream.stop_if_idle(server.idle_s, watchers)
 
     # --- the record
 
-    async def recall(self) -> None:
+    async def load_usage(self) -> None:
         """Know what is on record, for a command that only looks; without a record, only what happened here."""
-        with contextlib.suppress(RecordUnavailable):
-            await self.record.open()
-            await self.insight.usage.load()
-            await self.insight.ledger.load()
-            await self.insight.standings.load()
+        with contextlib.suppress(StoreUnavailable):
+            await self.store.open()
+            await self.usage_data.tool_usage.load()
+            await self.usage_data.ledger.load()
+            await self.usage_data.standings.load()
 
-    async def _share(self) -> None:
-        await asyncio.sleep(0 if self.record.shared else RECORD_AFTER_S)
-        await self._sharing.run()
+    async def _replicate_catalog(self) -> None:
+        await asyncio.sleep(0 if self.store.is_shared else RECORD_OPEN_DELAY_S)
+        await self._catalog_replication.run()
 
-    def _adopted(self, server: str) -> None:
-        self.upstreams[server].recall()
+    def _on_catalog_adopted(self, server: str) -> None:
+        self.upstreams[server].mark_known()
 
-    async def _tend_standings(self) -> None:
-        before = self.insight.standings.computed_at
-        await self.insight.standings.tend()
-        if self.insight.standings.computed_at != before:
+    async def _update_standings(self) -> None:
+        before = self.usage_data.standings.computed_at
+        await self.usage_data.standings.maintain()
+        if self.usage_data.standings.computed_at != before:
             self.bus.publish(StandingsChanged())
 
-    def _listing_cost(self, profile: str) -> int:
+    def _count_listing_tokens(self, profile: str) -> int:
         # One that was taken away since a client came by it costs what the front door does.
-        return self._counting.cost(self.view(profile if profile in self.config.profiles else None).snapshot)
+        return self._listing_cost_counter.get_listing_cost(
+            self.get_view(profile if profile in self.config.profiles else None).snapshot
+        )
 
-    def _begin(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         self._tasks.add(task := asyncio.create_task(chore, name=chore.__name__.strip("_").replace("_", " ")))
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _heard(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if not isinstance(event, UpstreamReady) or (upstream := self.upstreams.get(event.server)) is None:
             return
-        if self._watchers.of(event.server):
-            self._begin(self._watchers.watch_again(upstream, HOUSEKEEPING_S))
+        if self._subscription_registry.list_subscriptions(event.server):
+            self._start_task(self._subscription_registry.resubscribe(upstream, MAINTENANCE_INTERVAL_S))

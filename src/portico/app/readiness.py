@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterable
 
-from portico.app.warming import FIRST_LISTING_S
-from portico.config_file.masking import masked_text
-from portico.server.monitoring import Check, Health, Phase
-from portico.storage.record import Record
-from portico.upstream.status import TROUBLED, Status
+from portico.app.warmup import FIRST_LISTING_S
+from portico.config_file.mask import mask_text
+from portico.server.http.monitoring import GatewayHealth, Phase, ReadinessCheck
+from portico.storage.gateway_store import GatewayStore
+from portico.upstream.lifecycle.status import TROUBLED_STATES, UpstreamStatus
 
-_NAMED = 10
+_MAX_NAMED_SERVERS = 10
 
 
 class Readiness:
@@ -20,54 +20,57 @@ class Readiness:
 
     def __init__(
         self,
-        listed: Callable[[], bool],
-        statuses: Callable[[], Iterable[Status]],
-        record: Record,
-        refused: Callable[[], str] = str,
-        unaudited: Callable[[], str] = str,
+        is_listed: Callable[[], bool],
+        list_statuses: Callable[[], Iterable[UpstreamStatus]],
+        store: GatewayStore,
+        get_config_problem: Callable[[], str] = str,
+        get_audit_problem: Callable[[], str] = str,
         *,
-        patience_s: float = FIRST_LISTING_S,
+        start_timeout_s: float = FIRST_LISTING_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`listed`: every server that starts with the gateway was heard, or failed. `refused`: why the configuration on
         disk is not in use, if it is not. `unaudited`: why calls are not written down, if they are not.
         """
-        self._listed, self._statuses, self._record = listed, statuses, record
-        self._refused, self._unaudited = refused, unaudited
+        self._is_listed, self._list_statuses, self._store = is_listed, list_statuses, store
+        self._get_config_problem, self._get_audit_problem = get_config_problem, get_audit_problem
         self._clock = clock
-        self._at_latest = clock() + patience_s
-        self._serving = False
-        self._ending = False
+        self._serving_by = clock() + start_timeout_s
+        self._is_serving = False
+        self._is_draining = False
 
     def drain(self) -> None:
         """No more work is to come from now on."""
-        self._ending = True
+        self._is_draining = True
 
-    def health(self) -> Health:
+    def check_health(self) -> GatewayHealth:
         """How it is now. None of the checks is required: without each of these, calls are answered all the same."""
-        return Health(self._phase(), (self._servers(), self._kept(), self._audited(), self._configured()))
+        return GatewayHealth(
+            self._determine_phase(),
+            (self._check_servers(), self._check_record(), self._check_audit(), self._check_configuration()),
+        )
 
-    def _phase(self) -> Phase:
-        if self._ending:
+    def _determine_phase(self) -> Phase:
+        if self._is_draining:
             return "draining"
-        self._serving = self._serving or self._listed() or self._clock() >= self._at_latest
-        return "serving" if self._serving else "starting"
+        self._is_serving = self._is_serving or self._is_listed() or self._clock() >= self._serving_by
+        return "serving" if self._is_serving else "starting"
 
-    def _servers(self) -> Check:
-        every = list(self._statuses())
-        bad = [status.name for status in every if status.state in TROUBLED]
-        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        told = f"{len(bad)} of {len(every)} cannot be used: {', '.join(bad[:_NAMED])}{more}" if bad else ""
-        return Check("servers", not bad, told, required=False)
+    def _check_servers(self) -> ReadinessCheck:
+        every = list(self._list_statuses())
+        bad = [status.name for status in every if status.state in TROUBLED_STATES]
+        more = f" and {len(bad) - _MAX_NAMED_SERVERS} more" if len(bad) > _MAX_NAMED_SERVERS else ""
+        told = f"{len(bad)} of {len(every)} cannot be used: {', '.join(bad[:_MAX_NAMED_SERVERS])}{more}" if bad else ""
+        return ReadinessCheck("servers", not bad, told, required=False)
 
-    def _kept(self) -> Check:
-        problem = self._record.problem
-        return Check("record", not problem, masked_text(problem), required=False)
+    def _check_record(self) -> ReadinessCheck:
+        problem = self._store.problem
+        return ReadinessCheck("record", not problem, mask_text(problem), required=False)
 
-    def _audited(self) -> Check:
-        trouble = self._unaudited()
-        return Check("audit", not trouble, masked_text(trouble), required=False)
+    def _check_audit(self) -> ReadinessCheck:
+        trouble = self._get_audit_problem()
+        return ReadinessCheck("audit", not trouble, mask_text(trouble), required=False)
 
-    def _configured(self) -> Check:
-        reason = self._refused()
-        return Check("configuration", not reason, masked_text(reason), required=False)
+    def _check_configuration(self) -> ReadinessCheck:
+        reason = self._get_config_problem()
+        return ReadinessCheck("configuration", not reason, mask_text(reason), required=False)

@@ -18,33 +18,33 @@ import orjson
 from numpy.typing import NDArray
 
 from portico.catalog.taxonomy import OTHER, TAXONOMY
-from portico.search.lexical.tokens import split, stem, terms_of, words
+from portico.search.lexical.tokens import extract_word_terms, extract_words, split_word, stem
 
-Numbers = NDArray[np.float32]
-Sparse = tuple[NDArray[np.intp], Numbers]
+FloatArray = NDArray[np.float32]
+SparseVector = tuple[NDArray[np.intp], FloatArray]
 """Numbers of words and how much each counts."""
-Text = tuple[str, str, str]
+ToolText = tuple[str, str, str]
 """Name, title and description of a tool."""
-Weighed = Sequence[tuple[str, int]]
+WeightedTexts = Sequence[tuple[str, int]]
 """Texts, and how many times each counts."""
 
-WEIGHTS = "taxonomy.json"
+WEIGHTS_FILE = "taxonomy.json"
 MAX_DESCRIPTION = 600
 """What a tool is for stands at the beginning; the rest is arguments and cautions, and speaks for nothing."""
 MAX_INTRODUCTION = 1_000
-_NAME_WORTH = 2
-_SERVER_NAME_WORTH = 3
-_INTRODUCTION = 0.7
+_NAME_WEIGHT = 2
+_SERVER_NAME_WEIGHT = 3
+_INTRODUCTION_WEIGHT = 0.7
 """What a server's introduction counts beside the mean of its tools."""
-_FAMILY, _OWN = 0.8, 0.4
+_FAMILY_WEIGHT, _TOOL_WEIGHT = 0.8, 0.4
 """What the words of a tool's family and its own count beside its server's."""
-_DOUBT, _FLOOR = -4.0, -8.0
+_SERVER_FLOOR, _FLOOR = -4.0, -8.0
 """How much, at most, a server speaks against a category, and a family or tool does: a server that is all about one
 thing may still have a few tools for another."""
-_LEAST = 0.3
+_MIN_PROBABILITY = 0.3
 """Below this probability nobody should rely on the answer."""
-_LEAST_FAMILY = 3
-_REMEMBERED = 32_768
+_MIN_FAMILY_SIZE = 3
+_CACHE_SIZE = 32_768
 _TOOL_VERBS = """
     add archive cancel check clear close configure convert copy count create delete describe disable download edit
     enable execute export fetch find generate get import insert list manage modify move open patch post put query read
@@ -58,19 +58,19 @@ _FIRST, _ZERO = 35, 80
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class WordWeights:
     """Every word with its rarity and what it says about each category."""
 
-    numbers: Mapping[str, int]
-    rarity: Numbers
-    weights: Numbers
+    word_numbers: Mapping[str, int]
+    rarity: FloatArray
+    weights: FloatArray
     """One row a word, one column a category."""
 
-    def vector(self, texts: Weighed) -> Sparse:
+    def build_vector(self, texts: WeightedTexts) -> SparseVector:
         """Texts as the numbers of their known words and how much each counts, of length 1."""
         counts: Counter[int] = Counter()
         for text, times in texts:
-            numbers = chain.from_iterable(map(self._known, words(text)))
+            numbers = chain.from_iterable(map(self._find_numbers, extract_words(text)))
             counts.update(chain.from_iterable(repeat(tuple(numbers), times)))
         at = np.fromiter(counts, dtype=np.intp, count=len(counts))
         worth = np.array([1 + math.log(count) for count in counts.values()], dtype=np.float32) * self.rarity[at]
@@ -78,40 +78,40 @@ class Words:
         return at, worth / length if length else worth
 
     @cached_property
-    def _known(self) -> Callable[[str], tuple[int, ...]]:
+    def _find_numbers(self) -> Callable[[str], tuple[int, ...]]:
         """The numbers of a word's terms, as far as they are known; remembered, because catalogs repeat themselves."""
 
-        def known(word: str) -> tuple[int, ...]:
-            return tuple(self.numbers[term] for term in terms_of(word) if term in self.numbers)
+        def find_numbers(word: str) -> tuple[int, ...]:
+            return tuple(self.word_numbers[term] for term in extract_word_terms(word) if term in self.word_numbers)
 
-        return lru_cache(maxsize=_REMEMBERED)(known)
+        return lru_cache(maxsize=_CACHE_SIZE)(find_numbers)
 
-    def evidence(self, vector: Numbers) -> Numbers:
+    def score_categories(self, vector: FloatArray) -> FloatArray:
         """The log-probability of each category for a dense vector of words."""
         return log_softmax(vector @ self.weights)
 
 
-def sorted_by_words(words: Words, server: str, about: str, tools: Sequence[Text]) -> list[str]:
+def classify_tools(weights: WordWeights, server: str, introduction: str, tools: Sequence[ToolText]) -> list[str]:
     """The category of each tool by its words, its family's and its server's."""
     if not tools:
         return []
-    whole, own = vectors(words, server, about, tools)
-    of_server = words.evidence(whole)
+    whole, own = build_vectors(weights, server, introduction, tools)
+    of_server = weights.score_categories(whole)
     of_families = np.zeros((len(tools), len(_KEYS)), dtype=np.float32)
-    for members in families([name for name, _, _ in tools]):
-        together = _unit(_sum((own[at] for at in members), len(words.numbers)))
-        of_families[members] = words.evidence(together.astype(np.float32))
-    of_tools = log_softmax(np.stack([words.weights[at].T @ worth for at, worth in own]))
-    scores = np.maximum(of_server, _DOUBT) + _FAMILY * np.maximum(of_families, _FLOOR)
-    scores = log_softmax((scores + _OWN * np.maximum(of_tools, _FLOOR)).astype(np.float32))
+    for members in group_name_families([name for name, _, _ in tools]):
+        together = _normalize(_add_vectors((own[at] for at in members), len(weights.word_numbers)))
+        of_families[members] = weights.score_categories(together.astype(np.float32))
+    of_tools = log_softmax(np.stack([weights.weights[at].T @ worth for at, worth in own]))
+    scores = np.maximum(of_server, _SERVER_FLOOR) + _FAMILY_WEIGHT * np.maximum(of_families, _FLOOR)
+    scores = log_softmax((scores + _TOOL_WEIGHT * np.maximum(of_tools, _FLOOR)).astype(np.float32))
     best = scores.argmax(axis=1).tolist()
-    sure = scores.max(axis=1) >= np.log(_LEAST)
+    sure = scores.max(axis=1) >= np.log(_MIN_PROBABILITY)
     return [_KEYS[at] if enough else OTHER for at, enough in zip(best, sure.tolist(), strict=True)]
 
 
-def families(names: Sequence[str]) -> list[list[int]]:
+def group_name_families(names: Sequence[str]) -> list[list[int]]:
     """The places of names that begin alike, after what all begin with: `jira_…` and `confluence_…` of one server."""
-    parts = [[part for word in words(name) for part in split(word).parts] for name in names]
+    parts = [[part for word in extract_words(name) for part in split_word(word).parts] for name in names]
     shared = 0
     while len(parts) > 1 and all(len(it) > shared + 1 and it[shared] == parts[0][shared] for it in parts):
         shared += 1
@@ -119,74 +119,78 @@ def families(names: Sequence[str]) -> list[list[int]]:
     for place, it in enumerate(parts):
         if len(it) > shared and it[shared] not in _VERBS:
             found.setdefault(it[shared], []).append(place)
-    return [places for places in found.values() if _LEAST_FAMILY <= len(places) < len(names)]
+    return [places for places in found.values() if _MIN_FAMILY_SIZE <= len(places) < len(names)]
 
 
-def vectors(words: Words, server: str, about: str, tools: Sequence[Text]) -> tuple[Numbers, list[Sparse]]:
+def build_vectors(
+    weights: WordWeights, server: str, introduction: str, tools: Sequence[ToolText]
+) -> tuple[FloatArray, list[SparseVector]]:
     """The words of a server with all its tools as one vector, and those of each tool."""
-    own = [words.vector(_of_tool(*tool)) for tool in tools]
-    whole = _unit(_sum(own, len(words.numbers)))
-    at, worth = words.vector(_of_server(server, about))
-    whole[at] += _INTRODUCTION * worth
-    return _unit(whole).astype(np.float32), own
+    own = [weights.build_vector(_weigh_tool_texts(*tool)) for tool in tools]
+    whole = _normalize(_add_vectors(own, len(weights.word_numbers)))
+    at, worth = weights.build_vector(_weigh_server_texts(server, introduction))
+    whole[at] += _INTRODUCTION_WEIGHT * worth
+    return _normalize(whole).astype(np.float32), own
 
 
-def _sum(vectors: Iterable[Sparse], width: int) -> NDArray[np.float64]:
+def _add_vectors(vectors: Iterable[SparseVector], width: int) -> NDArray[np.float64]:
     total = np.zeros(width, dtype=np.float64)
     for at, worth in vectors:
         total[at] += worth
     return total
 
 
-def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def _normalize(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     length = np.sqrt(vector @ vector)
     return vector / length if length else vector
 
 
-def words_of_tool(name: str, title: str, description: str) -> Counter[str]:
+def count_tool_terms(name: str, title: str, description: str) -> Counter[str]:
     """The terms of a tool, those of its name counted more."""
-    return _counted(_of_tool(name, title, description))
+    return _count_terms(_weigh_tool_texts(name, title, description))
 
 
-def words_of_server(name: str, introduction: str) -> Counter[str]:
+def count_server_terms(name: str, introduction: str) -> Counter[str]:
     """The terms a server presents itself with, those of its name counted more."""
-    return _counted(_of_server(name, introduction))
+    return _count_terms(_weigh_server_texts(name, introduction))
 
 
-def _of_tool(name: str, title: str, description: str) -> Weighed:
-    return (description[:MAX_DESCRIPTION], 1), (title, 1), (name, _NAME_WORTH)
+def _weigh_tool_texts(name: str, title: str, description: str) -> WeightedTexts:
+    return (description[:MAX_DESCRIPTION], 1), (title, 1), (name, _NAME_WEIGHT)
 
 
-def _of_server(name: str, introduction: str) -> Weighed:
-    return (introduction[:MAX_INTRODUCTION], 1), (name, _SERVER_NAME_WORTH)
+def _weigh_server_texts(name: str, introduction: str) -> WeightedTexts:
+    return (introduction[:MAX_INTRODUCTION], 1), (name, _SERVER_NAME_WEIGHT)
 
 
-def _counted(texts: Weighed) -> Counter[str]:
-    return Counter(term for text, times in texts for word in words(text) * times for term in terms_of(word))
+def _count_terms(texts: WeightedTexts) -> Counter[str]:
+    return Counter(
+        term for text, times in texts for word in extract_words(text) * times for term in extract_word_terms(word)
+    )
 
 
-def log_softmax(scores: Numbers) -> Numbers:
+def log_softmax(scores: FloatArray) -> FloatArray:
     """Scores as log-probabilities."""
     shifted = scores - scores.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def pack(weights: Numbers, scale: float) -> str:
+def pack_weights(weights: FloatArray, scale: float) -> str:
     """One word's weights as one character a category."""
     levels = np.clip(np.rint(weights / scale), -_ZERO + _FIRST + 1, 125 - _ZERO).astype(int)
     return "".join(chr(_ZERO + level).replace("\\", "[") for level in levels.tolist())
 
 
 @cache
-def shipped() -> Words:
+def load_shipped_weights() -> WordWeights:
     """The words that come with the package; read when the first text is sorted."""
     from importlib import resources  # slow to import, and most starts know every server already
 
-    data = orjson.loads(resources.files("portico.catalog").joinpath(WEIGHTS).read_bytes())
+    data = orjson.loads(resources.files("portico.catalog").joinpath(WEIGHTS_FILE).read_bytes())
     rows: Mapping[str, list[object]] = data["words"]
     packed = "".join(str(row[1]) for row in rows.values()).encode()
     levels = np.frombuffer(packed, dtype=np.uint8).reshape(len(rows), -1).astype(np.float32) - _ZERO
-    return Words(
+    return WordWeights(
         {word: number for number, word in enumerate(rows)},
         np.array([row[0] for row in rows.values()], dtype=np.float32),
         levels * np.float32(data["scale"]),

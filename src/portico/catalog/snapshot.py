@@ -13,19 +13,26 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 from portico.access import MAX_URI_CHARS, Scope
-from portico.catalog.address import FLAT_NAME_CHARS, SCRIPT_WORDS, Resolver, flat_names, identifiers, nearest
-from portico.catalog.folding import fold
-from portico.catalog.listing import LARGE, Offers
+from portico.catalog.address import (
+    FLAT_NAME_CHARS,
+    SCRIPT_BUILTINS,
+    AddressResolver,
+    assign_flat_names,
+    assign_identifiers,
+    find_nearest_names,
+)
+from portico.catalog.listing import LARGE_LISTING_ITEMS, ServerOffers
+from portico.catalog.packed_names import fold
 from portico.catalog.tool import Tool
 from portico.catalog.uri_template import UriTemplate, matches_any, parse_templates
-from portico.catalog.visible import quoted
+from portico.catalog.visible_text import quote_text
 from portico.errors import UnknownName
 from portico.lazy import lazy_property
 from portico.search import Index
-from portico.upstream.backend import Hello, Raw
+from portico.upstream.backend import InitializeInfo, Raw
 
-Answer = TypeVar("Answer")
-_PREPARED = frozenset({"words", "offers_version", "flat_prompts"})
+ScanResult = TypeVar("ScanResult")
+_PREPARED_LOOKUPS = frozenset({"words", "offers_version", "flat_prompts"})
 
 
 @dataclass(frozen=True)
@@ -40,15 +47,15 @@ class ServerEntry:
     """What the config says all its tools are; else its tags or its words decide."""
     categories: Mapping[str, str] = field(default_factory=dict)
     """What the config says of single tools: name or pattern → category."""
-    hello: Hello | None = None
+    initialize_info: InitializeInfo | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    offers: Offers = field(default_factory=Offers)
+    offers: ServerOffers = field(default_factory=ServerOffers)
     warnings: tuple[str, ...] = ()
     listed_at: float = 0.0
     """When it was last listed; 0 means never."""
 
     @property
-    def known(self) -> bool:
+    def is_listed(self) -> bool:
         """Whether its offer is known at all."""
         return self.listed_at > 0
 
@@ -61,9 +68,9 @@ class ServerEntry:
         return digest.hexdigest()
 
     @lazy_property
-    def words(self) -> Mapping[str, str]:
+    def tool_identifiers(self) -> Mapping[str, str]:
         """The identifiers that scripts know its tools by, with their names."""
-        return identifiers(self.tools)
+        return assign_identifiers(self.tools)
 
     @lazy_property
     def resource_uris(self) -> frozenset[str]:
@@ -75,7 +82,7 @@ class ServerEntry:
         """Its listed templates, taken apart."""
         return parse_templates(template["uriTemplate"] for template in self.offers.templates)
 
-    def lists_resource(self, uri: str) -> bool:
+    def has_resource(self, uri: str) -> bool:
         """Whether an address is listed, percent-encoded or not, or can be made from a listed template."""
         if uri in self.resource_uris:
             return True
@@ -84,34 +91,34 @@ class ServerEntry:
         return unquote(uri) in self.resource_uris or matches_any(self.uri_templates, uri)
 
 
-def most_common(counts: Mapping[str, int]) -> str:
+def find_most_common(counts: Mapping[str, int]) -> str:
     """The category with most tools, the first of the alphabet where several have; empty where there is none."""
     return min(counts, key=lambda key: (-counts[key], key), default="")
 
 
 @dataclass(frozen=True)
-class Names:
+class ToolNames:
     """Every tool's address and flat name."""
 
     tools: Mapping[str, Tool]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.tools or (isinstance(name, str) and self.flat_tool(name) is not None)
+        return name in self.tools or (isinstance(name, str) and self.find_flat_tool(name) is not None)
 
-    def flat_tool(self, name: str) -> Tool | None:
+    def find_flat_tool(self, name: str) -> Tool | None:
         """The tool of a flat name."""
         # Not worth a table of all for what can be none.
-        return self.flat.get(name) if self.may_be_flat(name) else None
+        return self.tools_by_flat_name.get(name) if self.can_be_flat(name) else None
 
     @staticmethod
-    def may_be_flat(name: str) -> bool:
+    def can_be_flat(name: str) -> bool:
         """Whether it is written like one: a whole one has both parts, one that was cut the full length."""
         return "__" in name or len(name) == FLAT_NAME_CHARS
 
     @lazy_property
-    def flat(self) -> dict[str, Tool]:
+    def tools_by_flat_name(self) -> dict[str, Tool]:
         """Every tool by its flat name, `server__tool`."""
-        names = flat_names((tool.server, tool.name) for tool in self.tools.values())
+        names = assign_flat_names((tool.server, tool.name) for tool in self.tools.values())
         return dict(zip(names, self.tools.values(), strict=True))
 
 
@@ -130,39 +137,39 @@ class Snapshot:
         for server in self.servers.values():
             offers = server.offers
             entries += len(server.tools) + len(offers.resources) + len(offers.templates) + len(offers.prompts)
-        return entries > LARGE
+        return entries > LARGE_LISTING_ITEMS
 
-    async def look_through(self, work: Callable[..., Answer], *args: Any) -> Answer:
+    async def run_scan(self, work: Callable[..., ScanResult], *args: Any) -> ScanResult:
         """What `work` answers, which looks through all of this snapshot: from a thread, where that is much."""
         return await asyncio.to_thread(work, *args) if self.is_large else work(*args)
 
     async def find_tool(self, name: str) -> Tool:
         """The tool a name means, as `tool` finds it; raises UnknownName with the nearest."""
         found = self.tools.get(name)
-        return found if found is not None else await self.look_through(self.tool, name)
+        return found if found is not None else await self.run_scan(self.resolve_tool, name)
 
-    async def find_flat(self, name: str) -> Tool | None:
+    async def find_by_flat_name(self, name: str) -> Tool | None:
         """The tool of a flat name; None where there is none."""
-        if Names.may_be_flat(name):
-            await self.load_flat()
-        return self.names.flat_tool(name)
+        if ToolNames.can_be_flat(name):
+            await self.load_flat_names()
+        return self.tool_names.find_flat_tool(name)
 
-    async def load(self, lookup: Literal["flat_prompts", "offers_version"]) -> None:
+    async def load_lookup(self, lookup: Literal["flat_prompts", "offers_version"]) -> None:
         """Have a lookup made, where it is not there yet."""
         if lookup not in vars(self):
-            await self.look_through(getattr, self, lookup)
+            await self.run_scan(getattr, self, lookup)
 
-    async def load_flat(self) -> None:
+    async def load_flat_names(self) -> None:
         """Have `flat` made, where it is not there yet."""
-        if "flat" not in vars(self.names):
-            await self.look_through(lambda: self.flat)
+        if "flat" not in vars(self.tool_names):
+            await self.run_scan(lambda: self.tools_by_flat_name)
 
-    def prepare(self, before: "Snapshot") -> None:
+    def prepare(self, previous: "Snapshot") -> None:
         """Work out what nearly every question asks for, and what was asked of the snapshot before. Takes a while."""
-        for name in {"tools", "version", "main_categories"} | (_PREPARED & vars(before).keys()):
+        for name in {"tools", "version", "main_categories"} | (_PREPARED_LOOKUPS & vars(previous).keys()):
             getattr(self, name)
-        if "flat" in vars(before.names):
-            self.names.flat  # noqa: B018 - it is kept
+        if "flat" in vars(previous.tool_names):
+            self.tool_names.tools_by_flat_name  # noqa: B018 - it is kept
 
     @lazy_property
     def version(self) -> str:
@@ -193,29 +200,29 @@ class Snapshot:
         return {tool.address: tool for name in sorted(self.servers) for tool in self.servers[name].tools.values()}
 
     @lazy_property
-    def unlisted(self) -> tuple[str, ...]:
+    def unlisted_servers(self) -> tuple[str, ...]:
         """The servers whose offer is not known, in alphabetical order."""
-        return tuple(sorted(name for name, entry in self.servers.items() if not entry.known))
+        return tuple(sorted(name for name, entry in self.servers.items() if not entry.is_listed))
 
     @lazy_property
-    def names(self) -> Names:
+    def tool_names(self) -> ToolNames:
         """Every tool's address and flat name."""
-        return Names(self.tools)
+        return ToolNames(self.tools)
 
     @lazy_property
-    def resolver(self) -> Resolver:
+    def resolver(self) -> AddressResolver:
         """Finds the address a name means."""
-        return Resolver(self.tools)
+        return AddressResolver(self.tools)
 
     @lazy_property
-    def words(self) -> Mapping[str, str]:
+    def server_identifiers(self) -> Mapping[str, str]:
         """The identifiers that scripts know the servers by, with their names."""
-        return identifiers(self.servers, SCRIPT_WORDS)
+        return assign_identifiers(self.servers, SCRIPT_BUILTINS)
 
     @property
-    def flat(self) -> dict[str, Tool]:
+    def tools_by_flat_name(self) -> dict[str, Tool]:
         """Every tool by its flat name, `server__tool`."""
-        return self.names.flat
+        return self.tool_names.tools_by_flat_name
 
     @lazy_property
     def flat_prompts(self) -> dict[str, tuple[str, Raw]]:
@@ -224,58 +231,58 @@ class Snapshot:
         for server in sorted(self.servers):
             for prompt in self.servers[server].offers.prompts:
                 prompts.setdefault((server, prompt["name"]), prompt)
-        return {flat: (server, prompts[server, name]) for flat, (server, name) in flat_names(prompts).items()}
+        return {flat: (server, prompts[server, name]) for flat, (server, name) in assign_flat_names(prompts).items()}
 
     def find_addresses(self, name: str) -> tuple[str, ...]:
         """The addresses that a name can mean; none is guessed for a wrong one."""
-        flat = self.names.flat_tool(name)
+        flat = self.tool_names.find_flat_tool(name)
         return (flat.address,) if flat is not None else self.resolver.find(name)
 
-    def tool(self, name: str) -> Tool:
+    def resolve_tool(self, name: str) -> Tool:
         """The tool a name means; raises UnknownName with the nearest."""
-        return self.tools.get(name) or self.names.flat_tool(name) or self.tools[self.resolver.resolve(name)]
+        return self.tools.get(name) or self.tool_names.find_flat_tool(name) or self.tools[self.resolver.resolve(name)]
 
-    def server(self, name: str) -> ServerEntry:
+    def resolve_server(self, name: str) -> ServerEntry:
         """A server by name, forgiving case and separators; raises UnknownName with the nearest."""
         if entry := self.servers.get(name):
             return entry
         spelled, folded = name.strip(), fold(name)
         meant = [key for key in self.servers if folded and fold(key) == folded]
-        if found := self.words.get(spelled) or (meant[0] if len(meant) == 1 else None):
+        if found := self.server_identifiers.get(spelled) or (meant[0] if len(meant) == 1 else None):
             return self.servers[found]
-        near = tuple(meant) or nearest(spelled, self.servers)
+        near = tuple(meant) or find_nearest_names(spelled, self.servers)
         raise UnknownName(
-            f"there is no server {quoted(name)} here",
+            f"there is no server {quote_text(name)} here",
             nearest=near,
             advice=f"Did you mean {', '.join(near)}?" if near else "browse_tools without arguments lists them.",
         )
 
-    def category(self, address: str) -> str:
+    def get_category(self, address: str) -> str:
         """The category of a tool, as it was read into the index."""
-        return self.index.category(address)
+        return self.index.get_category(address)
 
     @lazy_property
-    def by_category(self) -> Mapping[str, Mapping[str, Sequence[Tool]]]:
+    def tools_by_category(self) -> Mapping[str, Mapping[str, Sequence[Tool]]]:
         """The tools of each category, by server. The one walk through all tools that categories take."""
         found: dict[str, dict[str, list[Tool]]] = {}
         for name in sorted(self.servers):
             for tool in self.servers[name].tools.values():
-                found.setdefault(self.category(tool.address), {}).setdefault(name, []).append(tool)
+                found.setdefault(self.get_category(tool.address), {}).setdefault(name, []).append(tool)
         return found
 
     @lazy_property
     def categories(self) -> tuple[str, ...]:
         """Every category that has a tool, in alphabetical order."""
-        return tuple(sorted(self.by_category.keys() - {""}))
+        return tuple(sorted(self.tools_by_category.keys() - {""}))
 
     @lazy_property
     def main_categories(self) -> Mapping[str, str]:
         """The category that most of each server's tools are in; empty for a server that has none."""
         counts: dict[str, Counter[str]] = {name: Counter() for name in self.servers}
-        for category, servers in self.by_category.items():
+        for category, servers in self.tools_by_category.items():
             for name, tools in servers.items():
                 counts[name][category] = len(tools)
-        return {name: most_common(count) for name, count in counts.items()}
+        return {name: find_most_common(count) for name, count in counts.items()}
 
     def with_index(self, index: Index) -> "Snapshot":
         """The same servers with another index over them; what was worked out about the servers is kept."""
@@ -284,25 +291,25 @@ class Snapshot:
         other.__dict__.update({**self.__dict__, "index": index})
         return other
 
-    def within(self, scope: Scope) -> "Snapshot":
+    def restrict_to(self, scope: Scope) -> "Snapshot":
         """The same moment as a scope sees it."""
-        if scope.everything:
+        if scope.is_unrestricted:
             return self
         servers = {
             name: replace(
                 entry,
-                tools={key: tool for key, tool in entry.tools.items() if scope.sees(tool.address)},
-                offers=_offers_within(name, entry.offers, scope),
+                tools={key: tool for key, tool in entry.tools.items() if scope.can_see_tool(tool.address)},
+                offers=_filter_offers(name, entry.offers, scope),
             )
             for name, entry in self.servers.items()
-            if scope.sees_server(name)
+            if scope.can_see_server(name)
         }
         return Snapshot(servers, self.index, scope)
 
 
-def _offers_within(server: str, offers: Offers, scope: Scope) -> Offers:
-    return Offers(
-        tuple(one for one in offers.resources if scope.sees_resource(server, one["uri"])),
-        tuple(one for one in offers.templates if scope.sees_resource(server, one["uriTemplate"])),
-        tuple(one for one in offers.prompts if scope.sees_prompt(server, one["name"])),
+def _filter_offers(server: str, offers: ServerOffers, scope: Scope) -> ServerOffers:
+    return ServerOffers(
+        tuple(one for one in offers.resources if scope.can_see_resource(server, one["uri"])),
+        tuple(one for one in offers.templates if scope.can_see_resource(server, one["uriTemplate"])),
+        tuple(one for one in offers.prompts if scope.can_see_prompt(server, one["name"])),
     )

@@ -60,7 +60,7 @@ TAXONOMY = (
     Category("other", "Other", "What fits nowhere else: games, sports, food and the rest."),
 )
 
-_ALSO_CALLED = {
+_SYNONYMS_BY_KEY = {
     "ai-models": "agents ai artificial-intelligence llm llms machine-learning ml mlops models",
     "browser-automation": "browser browsers mobile-automation ui-automation web-automation",
     "business": "ads advertising cms commerce crm e-commerce ecommerce erp hr marketing sales seo shopping",
@@ -102,5 +102,5 @@ _ALSO_CALLED = {
     "other": "food games gaming misc miscellaneous sports",
 }
 
-SYNONYMS = {name: key for key, names in _ALSO_CALLED.items() for name in names.split()}
+SYNONYMS = {name: key for key, names in _SYNONYMS_BY_KEY.items() for name in names.split()}
 """What else people call them, as slugs."""

@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from portico.upstream import jsontext
+from portico.json_text import json_codec
 
 MAX_DEPTH = 100
 """Real definitions nest 26 levels. Clients give up on a whole list at 64 to 200, so one definition may not go there."""
 
-_REMEMBERED = 256
+_CACHE_SIZE = 256
 """Parsed definitions: a page of search results looks at each of its own several times, and at no others."""
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """JSON that can be kept, read back and shown; raises ValueError, with the reason, for what cannot."""
     try:
-        blob = jsontext.dumps(value)
+        blob = json_codec.dumps(value)
         # As many brackets as levels, at least: nearly every definition has too few to be looked at more closely.
-        if blob.count(b"{") + blob.count(b"[") > MAX_DEPTH and _nests_beyond(MAX_DEPTH, value):
+        if blob.count(b"{") + blob.count(b"[") > MAX_DEPTH and _is_nested_beyond(MAX_DEPTH, value):
             raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
         if b"\\ud" in blob:
-            jsontext.loads(blob)
+            json_codec.loads(blob)
     except RecursionError:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from None
     except TypeError as error:
@@ -36,18 +36,18 @@ def encoded(value: Any) -> bytes:
     return blob
 
 
-def _nests_beyond(depth: int, value: Any) -> bool:
+def _is_nested_beyond(depth: int, value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(depth + 1):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _list_children(outer)]
     return bool(level)
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _list_children(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def content_hash(blob: bytes) -> str:
+def compute_hash(blob: bytes) -> str:
     """The identity of a definition: 16 hex characters of its BLAKE2 digest."""
     return hashlib.blake2b(blob, digest_size=8).hexdigest()
 
@@ -73,7 +73,7 @@ class Tool:
     @property
     def definition(self) -> Mapping[str, Any]:
         """The raw definition, every field the upstream sent."""
-        found = _parsed(self.blob)
+        found = _parse_definition(self.blob)
         return found if found is not None else {"name": self.upstream_name}
 
     @property
@@ -103,7 +103,7 @@ class Tool:
         return value if isinstance(value, dict) else {}
 
     @property
-    def destroys(self) -> bool:
+    def is_destructive(self) -> bool:
         """Whether it says of itself that it destroys. Most say nothing, and are not parsed to know that."""
         return b'"destructiveHint"' in self.blob and self.annotations.get("destructiveHint") is True
 
@@ -114,10 +114,10 @@ class Tool:
         return hash((self.server, self.name, self.hash))
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _parsed(blob: bytes) -> Mapping[str, Any] | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _parse_definition(blob: bytes) -> Mapping[str, Any] | None:
     try:
-        found = jsontext.loads(blob)
+        found = json_codec.loads(blob)
     except ValueError:  # it was read from a damaged file; the next listing mends it
         return None
     return found if isinstance(found, dict) else None
@@ -132,6 +132,6 @@ def make_tool(
     tags: tuple[str, ...] = (),
 ) -> Tool:
     """A tool from a definition that has a usable name."""
-    blob = jsontext.dumps(definition)
+    blob = json_codec.dumps(definition)
     upstream_name = definition["name"]
-    return Tool(server, name or upstream_name, upstream_name, blob, content_hash(blob), warnings, tags)
+    return Tool(server, name or upstream_name, upstream_name, blob, compute_hash(blob), warnings, tags)

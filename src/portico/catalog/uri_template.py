@@ -21,27 +21,27 @@ _ANY_CHARACTER = frozenset({"+", "#", "/"})
 
 
 @dataclass(frozen=True)
-class Variable:
+class TemplateVariable:
     """An expression of a template, and the characters that end its value."""
 
-    ends: str
+    stop_characters: str
 
 
 @dataclass(frozen=True)
 class UriTemplate:
     """A template taken apart: literal texts, and variables between them."""
 
-    parts: tuple[str | Variable, ...]
+    parts: tuple[str | TemplateVariable, ...]
 
     @classmethod
     def parse(cls, text: str) -> "UriTemplate | None":
         """Take a template apart; None for one that is too long to be matched."""
         if len(text) > MAX_TEMPLATE_CHARS or text.count("{") > MAX_PARTS:
             return None
-        parts: list[str | Variable] = []
+        parts: list[str | TemplateVariable] = []
         reached = 0
         for found in _EXPRESSION.finditer(text):
-            parts += [text[reached : found.start()], _variable(found[1], found[2])]
+            parts += [text[reached : found.start()], _parse_variable(found[1], found[2])]
             reached = found.end()
         parts.append(text[reached:])
         kept = tuple(part for part in parts if part != "")
@@ -61,7 +61,7 @@ class UriTemplate:
             if isinstance(part, str):
                 reached = {start + len(part) for start in reached if uri.startswith(part, start)}
             else:
-                reached = _reach(uri, reached, part.ends)
+                reached = _find_end_positions(uri, reached, part.stop_characters)
             if not reached:
                 return False
         return len(uri) in reached
@@ -93,13 +93,13 @@ def matches_any(templates: Iterable[UriTemplate], uri: str) -> bool:
     return False
 
 
-def _variable(operator: str, names: str) -> Variable:
+def _parse_variable(operator: str, names: str) -> TemplateVariable:
     if operator in _ANY_CHARACTER or names.endswith("*"):
-        return Variable("")
-    return Variable("#") if operator in ("?", "&") else Variable("/")
+        return TemplateVariable("")
+    return TemplateVariable("#") if operator in ("?", "&") else TemplateVariable("/")
 
 
-def _reach(uri: str, starts: set[int], ends: str) -> set[int]:
+def _find_end_positions(uri: str, starts: set[int], stop_characters: str) -> set[int]:
     """The places that a value which begins at one of these can end at; it may be empty."""
     reached: set[int] = set()
     inside = False
@@ -107,6 +107,6 @@ def _reach(uri: str, starts: set[int], ends: str) -> set[int]:
         inside = inside or place in starts
         if inside:
             reached.add(place)
-        if place < len(uri) and uri[place] in ends:
+        if place < len(uri) and uri[place] in stop_characters:
             inside = False
     return reached

@@ -16,35 +16,35 @@ class Column:
     """A column: its name, and how it stands."""
 
     name: str
-    right: bool = False
+    align_right: bool = False
     style: str = ""
-    whole: bool = False
+    no_wrap: bool = False
     """Never broken into lines: what would be copied."""
 
 
 def show_rows(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]], indent: int = 0) -> None:
     """Rows under the names of their columns; what does not fit a terminal is wrapped, to a program nothing is."""
-    if screen.for_people:
-        screen.text(_table(columns, rows))
+    if screen.is_stdout_terminal:
+        screen.write_text(_build_table(columns, rows))
         return
     lines = [[column.name for column in columns], *rows]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
     for line in lines:
         cells = (
-            cell.rjust(width) if column.right else cell.ljust(width)
+            cell.rjust(width) if column.align_right else cell.ljust(width)
             for cell, width, column in zip(line, widths, columns, strict=True)
         )
-        screen.text(" " * indent + _GAP.join(cells).rstrip())
+        screen.write_text(" " * indent + _GAP.join(cells).rstrip())
 
 
-def _table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
+def _build_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(
             column.name,
-            justify="right" if column.right else "left",
+            justify="right" if column.align_right else "left",
             style=column.style,
-            no_wrap=column.whole,
+            no_wrap=column.no_wrap,
             overflow="fold",
         )
     for row in rows:

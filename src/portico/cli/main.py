@@ -16,58 +16,58 @@ _SERVE_OPTIONS = {**_STDIO_OPTIONS, "--host": "host", "--port": "port", "--token
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the answer is the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["stdio"] and (options := stdio_options(arguments[1:])) is not None:
-        from portico.cli import stdio
+    if arguments[:1] == ["stdio"] and (options := parse_stdio_options(arguments[1:])) is not None:
+        from portico.cli.commands import stdio
 
-        return stdio.command(options["config"], _last(options["profile"]), _last(options["exposure"]))
-    if arguments[:1] == ["serve"] and (options := serve_options(arguments[1:])) is not None:
-        from portico.cli import serve
+        return stdio.run_stdio(options["config"], _get_last(options["profile"]), _get_last(options["exposure"]))
+    if arguments[:1] == ["serve"] and (options := parse_serve_options(arguments[1:])) is not None:
+        from portico.cli.commands import serve
 
-        port = _last(options["port"])
+        port = _get_last(options["port"])
         flags = {
-            "gateway.host": _last(options["host"]),
+            "gateway.host": _get_last(options["host"]),
             "gateway.port": int(port) if port is not None else None,
-            "gateway.token": _last(options["token"]),
-            "exposure": _last(options["exposure"]),
+            "gateway.token": _get_last(options["token"]),
+            "exposure": _get_last(options["exposure"]),
         }
-        return serve.command(options["config"], flags, options["profile"])
-    from portico.cli.commands import run
+        return serve.run_serve(options["config"], flags, options["profile"])
+    from portico.cli.command_table import run_command_line
 
-    return run(arguments)
+    return run_command_line(arguments)
 
 
-def stdio_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
+def parse_stdio_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
     """The options of `stdio`, or None where anything needs more than a glance: help, or a mistake to explain."""
-    return _glanced(arguments, _STDIO_OPTIONS)
+    return _parse_plain_options(arguments, _STDIO_OPTIONS)
 
 
-def serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
+def parse_serve_options(arguments: Sequence[str]) -> dict[str, list[str]] | None:
     """The same for `serve`."""
     from typing import get_args
 
     from portico.config import Exposure
 
-    found = _glanced(arguments, _SERVE_OPTIONS)
+    found = _parse_plain_options(arguments, _SERVE_OPTIONS)
     if found is None:
         return None
     usable = all(port.isascii() and port.isdigit() for port in found["port"])
     return found if usable and set(found["exposure"]) <= set(get_args(Exposure)) else None
 
 
-def _glanced(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, list[str]] | None:
-    found: dict[str, list[str]] = {name: [] for name in names.values()}
+def _parse_plain_options(arguments: Sequence[str], option_names: Mapping[str, str]) -> dict[str, list[str]] | None:
+    found: dict[str, list[str]] = {name: [] for name in option_names.values()}
     rest = iter(arguments)
     for argument in rest:
         name, sign, value = argument.partition("=")
-        if name not in names:
+        if name not in option_names:
             return None
         if not sign:
             value = next(rest, "-")
             if value.startswith("-"):
                 return None
-        found[names[name]].append(value)
+        found[option_names[name]].append(value)
     return found
 
 
-def _last(values: list[str]) -> str | None:
+def _get_last(values: list[str]) -> str | None:
     return values[-1] if values else None

@@ -7,49 +7,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from portico.cli.ending import UNUSABLE, complain, ended
+from portico.cli.exit import EXIT_INVALID, print_error, run_to_exit_code
 from portico.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.cli.opening import Setup
     from portico.cli.screen import Screen
+    from portico.cli.setup import Setup
 
-Files = Annotated[
+FilesOption = Annotated[
     list[str] | None,
     Parameter(name=["--config", "-c"], help="Configuration file; repeat it to add files, a later one wins."),
 ]
-Profile = Annotated[str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")]
-Json = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_default=False)]
-Offline = Annotated[
+ProfileOption = Annotated[str | None, Parameter(name=["--profile", "-p"], help="See what this profile's clients see.")]
+JsonOption = Annotated[bool, Parameter(name="--json", help="Answer as JSON.", show_default=False)]
+OfflineOption = Annotated[
     bool, Parameter(help="Start nothing: answer from what is known from last time.", show_default=False)
 ]
-Limit = Annotated[int, Parameter(name=["--limit", "-n"], help="How many to show.", validator=validators.Number(gte=1))]
+LimitOption = Annotated[
+    int, Parameter(name=["--limit", "-n"], help="How many to show.", validator=validators.Number(gte=1))
+]
 
 
 @dataclass(frozen=True)
-class Given:
+class CommonOptions:
     """What nearly every command is given."""
 
-    config: list[str] | None
+    config_files: list[str] | None
     profile: str | None
     json: bool
 
 
-def asking(given: Given, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]") -> int:
+def run_async_command(options: CommonOptions, job: "Callable[[Setup, Screen], Coroutine[Any, Any, int]]") -> int:
     """Run one question against a gateway that exists for it alone."""
 
-    def answer() -> int:
-        from portico.cli.opening import set_up
+    def run_job() -> int:
         from portico.cli.screen import Screen
+        from portico.cli.setup import load_setup
 
-        screen = Screen(as_json=given.json)
-        setup = set_up(given.config or (), profile=given.profile)
+        screen = Screen(as_json=options.json)
+        setup = load_setup(options.config_files or (), profile=options.profile)
         return asyncio.run(job(setup, screen))
 
-    return ended(answer, as_json=given.json)
+    return run_to_exit_code(run_job, as_json=options.json)
 
 
-def unusable(message: str, advice: str) -> int:
+def refuse_command_line(message: str, advice: str) -> int:
     """Refuse a command line, with what to write instead."""
-    complain(PorticoError(message, advice=advice))
-    return UNUSABLE
+    print_error(PorticoError(message, advice=advice))
+    return EXIT_INVALID

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import ByteSize, Field, ValidationInfo, field_validator, model_validator
 
 from portico.config.command_tool import CommandTool
-from portico.config.section import Section, internal
+from portico.config.section import Section, mark_internal
 
-Kind = Literal["stdio", "http", "sse", "openapi", "commands", "functions", "recorded"]
+BackendKind = Literal["stdio", "http", "sse", "openapi", "commands", "functions", "recorded"]
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "command": ("stdio",),
     "url": ("http", "sse"),
@@ -23,8 +23,8 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "functions": ("functions",),
     "recorded": ("recorded",),
 }
-KIND_SPELLINGS: Mapping[str, Kind] = {
-    **{kind: kind for kind in get_args(Kind)},
+KIND_SPELLINGS: Mapping[str, BackendKind] = {
+    **{kind: kind for kind in get_args(BackendKind)},
     "local": "stdio",
     "streamablehttp": "http",
     "httpstream": "http",
@@ -49,7 +49,7 @@ class ToolRules(Section):
 
     @field_validator("rename")
     @classmethod
-    def _new_names_differ(cls, value: dict[str, str]) -> dict[str, str]:
+    def _check_new_names(cls, value: dict[str, str]) -> dict[str, str]:
         taken: dict[str, str] = {}
         for old, new in value.items():
             if not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", new):
@@ -59,13 +59,13 @@ class ToolRules(Section):
             taken[new] = old
         return value
 
-    def name_of(self, upstream_name: str) -> str:
+    def get_exposed_name(self, upstream_name: str) -> str:
         """The name a tool has here."""
         return self.rename.get(upstream_name, upstream_name)
 
     def permits(self, upstream_name: str) -> bool:
         """Whether a tool exists here. Globs match the server's own name as well as the new one."""
-        names = {upstream_name, self.name_of(upstream_name)}
+        names = {upstream_name, self.get_exposed_name(upstream_name)}
         return any(fnmatchcase(name, glob) for glob in self.allow for name in names) and not any(
             fnmatchcase(name, glob) for glob in self.deny for name in names
         )
@@ -129,7 +129,7 @@ class RetryConfig(Section):
     )
 
 
-class Health(Section):
+class HealthConfig(Section):
     """How it is found out that a server which is up no longer answers."""
 
     every_s: float = Field(
@@ -141,7 +141,7 @@ class Health(Section):
     )
 
 
-class Restart(Section):
+class RestartConfig(Section):
     """What happens to a server that fails: it is tried again, later and later, and then left alone."""
 
     pause_s: float = Field(default=1, gt=0, description="The wait after the first failure; it doubles with each.")
@@ -169,9 +169,9 @@ class Restart(Section):
 class BackendConfig(Section):
     """One server behind the gateway."""
 
-    problem: str | None = Field(default=None, **internal("Why the server cannot be used; None when it can."))
+    problem: str | None = Field(default=None, **mark_internal("Why the server cannot be used; None when it can."))
 
-    type: Kind = Field(
+    type: BackendKind = Field(
         default="stdio",
         description="How it is reached. Inferred: `command` is stdio, `url` is http (sse where the path ends in /sse), "
         "the others are named after their own key. Clients' spellings (`streamable-http`, `local` …) are understood.",
@@ -246,8 +246,8 @@ class BackendConfig(Section):
     cache: CacheConfig = Field(default=CacheConfig(), description="How long its answers are kept.")
     limits: ServerLimits = Field(default=ServerLimits(), description="How much it is asked to do at once.")
     retry: RetryConfig = Field(default=RetryConfig(), description="Which calls are made again when it was lost.")
-    health: Health = Field(default=Health(), description="How it is found out that it no longer answers.")
-    restart: Restart = Field(default=Restart(), description="What happens when it fails.")
+    health: HealthConfig = Field(default=HealthConfig(), description="How it is found out that it no longer answers.")
+    restart: RestartConfig = Field(default=RestartConfig(), description="What happens when it fails.")
     start: Literal["lazy", "boot"] = Field(
         default="lazy", description="Start it on its first call, or with the gateway."
     )
@@ -275,19 +275,19 @@ class BackendConfig(Section):
     roots: tuple[str, ...] = Field(default=(), description="Folders (paths, file:// URIs) told to a server that asks.")
 
     written: dict[str, str] = Field(
-        default={}, **internal("Dotted key → text as it was written, for values that came from expansion.")
+        default={}, **mark_internal("Dotted key → text as it was written, for values that came from expansion.")
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _infer(cls, data: Any) -> Any:
+    def _infer_type(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
         given = dict(cast("Mapping[str, Any]", data))
         if isinstance(given.get("recorded"), str) and "#" in given["recorded"] and not given.get("recorded_slug"):
             given["recorded"], _, given["recorded_slug"] = given["recorded"].rpartition("#")
         if given.get("type") is not None:
-            given["type"] = spelled_kind(given["type"]) or given["type"]
+            given["type"] = parse_kind(given["type"]) or given["type"]
         else:
             given["type"] = next((kinds[0] for key, kinds in TARGETS.items() if given.get(key)), "stdio")
             if given["type"] == "http" and urlsplit(str(given["url"])).path.rstrip("/").endswith("/sse"):
@@ -296,14 +296,14 @@ class BackendConfig(Section):
 
     @field_validator("url")
     @classmethod
-    def _url_is_http(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_url(cls, value: str | None, info: ValidationInfo) -> str | None:
         # A server with a problem is kept to be shown; its address may be a placeholder that could not be filled in.
         if value is not None and info.data.get("problem") is None and not re.match(r"https?://[^/\s]", value):
             raise ValueError("a url starts with http:// or https:// and names a host")
         return value
 
     @model_validator(mode="after")
-    def _has_one_target(self) -> Self:
+    def _check_single_target(self) -> Self:
         given = [key for key in TARGETS if getattr(self, key)]
         if self.problem is not None:
             return self
@@ -317,22 +317,22 @@ class BackendConfig(Section):
         return self
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> BackendKind:
         """How it is reached."""
         return self.type
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it may be started: neither switched off nor broken."""
         return not self.disabled and self.problem is None
 
 
-def spelled_kind(text: object) -> Kind | None:
+def parse_kind(text: object) -> BackendKind | None:
     """The kind a client means by what it wrote for `type`."""
     return KIND_SPELLINGS.get(re.sub(r"[-_ ]", "", text).lower()) if isinstance(text, str) else None
 
 
-def fingerprint(backend: BackendConfig) -> str:
+def compute_fingerprint(backend: BackendConfig) -> str:
     """Identity of what decides which tools a server offers; the key of its manifest.
 
     Header and query values are left out (a renewed token is the same server); a recording and a description change with
@@ -351,13 +351,13 @@ def fingerprint(backend: BackendConfig) -> str:
     parts["headers"] = sorted(name.lower() for name in backend.headers)
     parts["query"] = sorted(backend.query)
     if backend.recorded is not None:
-        parts["recorded"] = _file_mark(backend.recorded)
+        parts["recorded"] = _get_file_stamp(backend.recorded)
     if backend.openapi is not None and "://" not in backend.openapi:
-        parts["openapi"] = _file_mark(Path(backend.openapi))
+        parts["openapi"] = _get_file_stamp(Path(backend.openapi))
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _file_mark(path: Path) -> list[Any]:
+def _get_file_stamp(path: Path) -> list[Any]:
     try:
         found = path.stat()
     except OSError:

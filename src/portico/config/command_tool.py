@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from portico.config.command_words import NAME, Word, split, word
+from portico.config.command_words import ARGUMENT_NAME, WordTemplate, parse_word, split_command_line
 from portico.config.section import Section
 
 Scalar = str | int | float
@@ -48,12 +48,12 @@ class CommandArgument(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short(cls, data: Any) -> Any:
+    def _expand_short_form(cls, data: Any) -> Any:
         return {} if data is None else {"type": data} if isinstance(data, str) else data
 
     @field_validator("pattern")
     @classmethod
-    def _pattern_is_one(cls, value: str) -> str:
+    def _check_pattern(cls, value: str) -> str:
         if value:
             import regex  # it costs start-up time, and few commands have a pattern
 
@@ -65,7 +65,7 @@ class CommandArgument(Section):
 
     @field_validator("flag")
     @classmethod
-    def _flag_is_one(cls, value: str) -> str:
+    def _check_flag(cls, value: str) -> str:
         if value.count("{}") > 1 or any(brace in value.replace("{}", "") for brace in "{}"):
             raise ValueError("in a flag {} is where the value goes, once")
         if value.startswith("{}"):
@@ -76,33 +76,35 @@ class CommandArgument(Section):
         return value
 
     @model_validator(mode="after")
-    def _values_are_of_its_type(self) -> Self:
+    def _convert_values(self) -> Self:
         if self.type == "boolean" and (self.choices or self.pattern or "{}" in self.flag):
             raise ValueError("a boolean has neither choices nor a pattern, and no value behind its flag")
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise ValueError("its minimum is over its maximum")
         # A scalar of a file may be text where a number is meant, and the other way round.
-        object.__setattr__(self, "choices", tuple(converted(one, self.each, "a choice") for one in self.choices))
+        object.__setattr__(
+            self, "choices", tuple(convert_value(one, self.item_type, "a choice") for one in self.choices)
+        )
         if self.default is not None:
-            object.__setattr__(self, "default", self._converted_default())
+            object.__setattr__(self, "default", self._convert_default())
         return self
 
-    def _converted_default(self) -> Any:
+    def _convert_default(self) -> Any:
         if self.type != "array":
-            value = converted(self.default, self.type, "the default")
+            value = convert_value(self.default, self.type, "the default")
             if self.choices and value not in self.choices:
                 raise ValueError("the default is none of its choices")
             return value
         given = cast("list[Any]", self.default) if isinstance(self.default, list | tuple) else [self.default]
-        return [converted(one, self.items, "the default") for one in given]
+        return [convert_value(one, self.items, "the default") for one in given]
 
     @property
-    def free(self) -> bool:
+    def is_free_text(self) -> bool:
         """Whether it may be any text at all."""
-        return self.each == "string" and not self.choices and not self.pattern
+        return self.item_type == "string" and not self.choices and not self.pattern
 
     @property
-    def each(self) -> str:
+    def item_type(self) -> str:
         """The type of its value, or of each of its values."""
         return self.items if self.type == "array" else self.type
 
@@ -133,7 +135,7 @@ class CommandTool(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short(cls, data: Any) -> Any:
+    def _expand_short_form(cls, data: Any) -> Any:
         if isinstance(data, str | list | tuple):
             data = {"command": data}
         if not isinstance(data, Mapping):
@@ -145,41 +147,43 @@ class CommandTool(Section):
 
     @field_validator("command", mode="before")
     @classmethod
-    def _in_words(cls, value: Any) -> Any:
+    def _split_command(cls, value: Any) -> Any:
         if isinstance(value, str):
-            return split(value)
+            return split_command_line(value)
         if isinstance(value, list | tuple):
-            return [_unquoted(one) for one in cast("list[Any]", value)]
+            return [_restore_braces(one) for one in cast("list[Any]", value)]
         return value
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         words = self.words
         program = words[0]
         if program.names:
             raise ValueError("the program itself may not be an argument: name it, and let its words be arguments")
-        if not (program.fixed or "").strip():
+        if not (program.literal_text or "").strip():
             raise ValueError("the first word is the program, and it is empty")
         used = tuple(dict.fromkeys(name for one in (*words, self.stdin_word) for name in one.names))
         if not self.arguments and used:
             implied = {name: CommandArgument(required=True) for name in used}
             object.__setattr__(self, "arguments", implied)
         for name in self.arguments:
-            if not NAME.fullmatch(name):
+            if not ARGUMENT_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no argument's name: use letters, digits, _ and -")
         for name in used:
             if name not in self.arguments:
                 known = ", ".join(self.arguments)
                 raise ValueError(f"{{{name}}} is none of its arguments ({known}); {{{{{name}}}}} is that text")
         for one in words:
-            self._check(one)
-        from portico.config.command_code import code_in  # it costs start-up time, and many installations have none
+            self._check_word(one)
+        from portico.config.command_injection import (
+            find_injected_code,  # it costs start-up time, and many installations have none
+        )
 
-        for code in code_in(words):
-            if not code.alone and self.arguments[code.argument].free:
+        for code in find_injected_code(words):
+            if not code.is_whole_word and self.arguments[code.argument].is_free_text:
                 instead = (
                     "give it a pattern or choices that leave nothing to a shell"
-                    if code.joined
+                    if code.is_shell_joined
                     else "name the program itself, or hand the value over as a word of its own behind the code, which "
                     "has it as $1 (a shell) or sys.argv[1] (Python)"
                 )
@@ -188,26 +192,26 @@ class CommandTool(Section):
                 )
         return self
 
-    def _check(self, one: Word) -> None:
+    def _check_word(self, one: WordTemplate) -> None:
         several = [name for name in one.names if self.arguments[name].type == "array"]
         if len(several) > 1:
             raise ValueError(f"one word names two arrays ({', '.join(several)}): which values belong together?")
-        for name in () if one.alone else one.names:
+        for name in () if one.sole_argument else one.names:
             if self.arguments[name].flag:
                 raise ValueError(f"{{{name}}} has a flag: let it be a word of its own, or take the flag away")
 
     @cached_property
-    def words(self) -> tuple[Word, ...]:
+    def words(self) -> tuple[WordTemplate, ...]:
         """The command, read."""
-        return tuple(word(text) for text in self.command)
+        return tuple(parse_word(text) for text in self.command)
 
     @cached_property
-    def stdin_word(self) -> Word:
+    def stdin_word(self) -> WordTemplate:
         """What it is given to read, read."""
-        return word(self.stdin)
+        return parse_word(self.stdin)
 
 
-def converted(value: Any, kind: str, what: str) -> Any:
+def convert_value(value: Any, kind: str, what: str) -> Any:
     """A value of a file as the type that its argument has; ValueError where it is none."""
     try:
         if kind == "boolean":
@@ -228,10 +232,10 @@ def converted(value: Any, kind: str, what: str) -> Any:
     raise ValueError(f"{what} is not {wanted.get(kind, 'true or false')}")
 
 
-def _unquoted(item: Any) -> Any:
+def _restore_braces(item: Any) -> Any:
     """YAML reads `[cat, {path}]` as a mapping; what is meant is plain."""
     if isinstance(item, Mapping) and len(entries := cast("Mapping[Any, Any]", item)) == 1:
         (name, nothing), *_ = entries.items()
-        if nothing is None and isinstance(name, str) and NAME.fullmatch(name):
+        if nothing is None and isinstance(name, str) and ARGUMENT_NAME.fullmatch(name):
             return f"{{{name}}}"
     return item

@@ -9,50 +9,50 @@ import re
 import shlex
 from dataclasses import dataclass
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-OPERANDS = "--"
+ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+END_OF_OPTIONS = "--"
 """By custom no word after this one is an option."""
-_PIECE = re.compile(rf"\{{\{{|\}}\}}|\{{({NAME.pattern})\}}|[{{}}]")
-_SHELL_SIGNS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"})
+_PIECE = re.compile(rf"\{{\{{|\}}\}}|\{{({ARGUMENT_NAME.pattern})\}}|[{{}}]")
+_SHELL_OPERATORS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"})
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ArgumentSlot:
     """The place of an argument in a word."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordTemplate:
     """One word, in pieces."""
 
-    pieces: tuple[str | Slot, ...]
+    pieces: tuple[str | ArgumentSlot, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments in it."""
-        return tuple(piece.name for piece in self.pieces if isinstance(piece, Slot))
+        return tuple(piece.name for piece in self.pieces if isinstance(piece, ArgumentSlot))
 
     @property
-    def alone(self) -> str:
+    def sole_argument(self) -> str:
         """The argument that is all of it; empty where there is more, or less."""
         return self.names[0] if len(self.pieces) == 1 and self.names else ""
 
     @property
-    def fixed(self) -> str | None:
+    def literal_text(self) -> str | None:
         """Its text, where no argument is in it."""
         return None if self.names else "".join(str(piece) for piece in self.pieces)
 
 
-def word(text: str) -> Word:
+def parse_word(text: str) -> WordTemplate:
     """Read one word; ValueError where a brace is neither doubled nor around a name."""
-    pieces: list[str | Slot] = []
+    pieces: list[str | ArgumentSlot] = []
     plain, end = "", 0
     for found in _PIECE.finditer(text):
         plain, end = plain + text[end : found.start()], found.end()
         if found[1]:
-            pieces += [plain, Slot(found[1])] if plain else [Slot(found[1])]
+            pieces += [plain, ArgumentSlot(found[1])] if plain else [ArgumentSlot(found[1])]
             plain = ""
         elif len(found[0]) == 2:
             plain += found[0][0]
@@ -62,10 +62,10 @@ def word(text: str) -> Word:
                 "for braces"
             )
     plain += text[end:]
-    return Word((*pieces, plain) if plain or not pieces else tuple(pieces))
+    return WordTemplate((*pieces, plain) if plain or not pieces else tuple(pieces))
 
 
-def split(line: str) -> tuple[str, ...]:
+def split_command_line(line: str) -> tuple[str, ...]:
     """A command in one line → its words, as a shell would quote them; ValueError for what only a shell could do."""
     reading = shlex.shlex(line, posix=True)
     reading.whitespace_split, reading.commenters = True, ""
@@ -75,7 +75,7 @@ def split(line: str) -> tuple[str, ...]:
         words = tuple(reading)
     except ValueError as error:
         raise ValueError(f"it cannot be split into words ({str(error).lower()})") from None
-    if sign := next((one for one in words if one in _SHELL_SIGNS or one[:1] in (">", "<") or one[-1:] == ";"), ""):
+    if sign := next((one for one in words if one in _SHELL_OPERATORS or one[:1] in (">", "<") or one[-1:] == ";"), ""):
         raise ValueError(
             f"no shell reads this, and {sign} would be a word like any other: give the one program to run, or write "
             "the words as a list if that is meant"
@@ -83,6 +83,6 @@ def split(line: str) -> tuple[str, ...]:
     return words
 
 
-def program_of(text: str) -> str:
+def get_program_name(text: str) -> str:
     """`/usr/bin/bash`, `C:\\…\\cmd.exe` → `bash`, `cmd`."""
     return re.sub(r"\.(?:exe|cmd|bat|com)$", "", re.split(r"[/\\]", text)[-1], flags=re.IGNORECASE).lower()

@@ -7,7 +7,7 @@ from pydantic import ByteSize, Field
 from portico.config.section import Section
 
 
-class Limits(Section):
+class LimitsConfig(Section):
     """What nobody may exceed."""
 
     start_concurrency: int = Field(
@@ -76,7 +76,7 @@ class Limits(Section):
     )
 
 
-class Code(Section):
+class CodeConfig(Section):
     """Scripts that clients send to `run_code`, and what each may take."""
 
     languages: tuple[Literal["python", "lua", "javascript", "typescript"], ...] = Field(
@@ -111,7 +111,7 @@ class Code(Section):
     state_s: float = Field(default=3600, gt=0, description="How long that is kept after the last `store`.")
 
 
-class Workflow(Section):
+class WorkflowConfig(Section):
     """Workflows that clients send to `run_workflow`, and what each may take."""
 
     steps: int = Field(default=50, ge=1, le=50, description="Steps.")

@@ -11,6 +11,6 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
 
-def internal(description: str) -> dict[str, Any]:
+def mark_internal(description: str) -> dict[str, Any]:
     """Field arguments of what Portico finds out itself and nobody may write in a file."""
     return {"description": description, "repr": False, "json_schema_extra": {"internal": True}}

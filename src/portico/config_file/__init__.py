@@ -8,28 +8,28 @@ in a draft) → loading (precedence, sources) → wording (errors in our words).
 from typing import Any
 
 from portico.config import Config
-from portico.config_file.draft import Source
-from portico.config_file.finding import Finding
-from portico.config_file.keys import Key, environment_name, keys
-from portico.config_file.loading import LoadedConfig, find_files, load
-from portico.config_file.names import server_key
+from portico.config_file.draft import ConfigSource
+from portico.config_file.findings import ConfigFinding
+from portico.config_file.keys import ConfigKey, iter_keys, to_environment_name
+from portico.config_file.loader import LoadedConfig, find_files, load
+from portico.config_file.names import to_server_key
 
 __all__ = [
-    "Finding",
-    "Key",
+    "ConfigFinding",
+    "ConfigKey",
+    "ConfigSource",
     "LoadedConfig",
-    "Source",
-    "environment_name",
     "find_files",
-    "keys",
+    "iter_keys",
     "load",
-    "masked",
-    "server_key",
+    "mask_config",
+    "to_environment_name",
+    "to_server_key",
 ]
 
 
-def masked(config: Config) -> dict[str, Any]:
+def mask_config(config: Config) -> dict[str, Any]:
     """The effective configuration as plain JSON values, every key, with nothing secret in it."""
-    from portico.config_file.masking import masked as mask  # its patterns cost start-up, and only `config` shows them
+    from portico.config_file.mask import mask_config as mask  # its patterns cost start-up, and only `config` shows them
 
     return mask(config)

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 SERVER_MAPS = ("servers", "mcpServers", "mcp_servers", "context_servers", "mcp")
 """Ours and VS Code's; nearly everybody's; Codex's; Zed's; opencode's, and VS Code's user settings (`mcp.servers`)."""
-CLIENTS_ALONE = frozenset({"context_servers", "mcp"})
+CLIENT_ONLY_MAPS = frozenset({"context_servers", "mcp"})
 """A file with one of these is no file of ours, even where a key beside it has a name of ours (Zed's `profiles`)."""
-REMARKS = ("x-", "$", "_", "//")
+COMMENT_PREFIXES = ("x-", "$", "_", "//")
 """How keys begin that say nothing: extensions, `$schema`, `_comment`, `//`."""
 
-RENAMED: Mapping[str, str] = {
+RENAMED_KEYS: Mapping[str, str] = {
     "transport": "type",
     "transportType": "type",
     "httpUrl": "url",
@@ -30,10 +30,10 @@ RENAMED: Mapping[str, str] = {
     "name": "title",
     "displayName": "title",
 }
-ALLOWING = ("includeTools", "enabledTools", "enabled_tools", "allowedTools")
-DENYING = ("excludeTools", "disabledTools", "disabled_tools")
-SWITCHES = ("enabled", "isActive")
-SECONDS: Mapping[str, tuple[str, float | None]] = {
+ALLOW_KEYS = ("includeTools", "enabledTools", "enabled_tools", "allowedTools")
+DENY_KEYS = ("excludeTools", "disabledTools", "disabled_tools")
+ENABLED_KEYS = ("enabled", "isActive")
+TIMEOUT_KEYS: Mapping[str, tuple[str, float | None]] = {
     "timeout": ("call_s", None),
     "tool_timeout_sec": ("call_s", 1),
     "startup_timeout_sec": ("start_s", 1),
@@ -44,7 +44,7 @@ SECONDS: Mapping[str, tuple[str, float | None]] = {
 """Key → our timeout and its unit in seconds. Clients disagree on `timeout`: from 1000 on it is milliseconds."""
 MILLISECONDS_FROM = 1000
 
-UNSUPPORTED: Mapping[str, str] = {
+UNSUPPORTED_KEYS: Mapping[str, str] = {
     "oauth": "signing in with OAuth is not done here: send a token in `headers`",
     "auth": "signing in is not done here: send a token in `headers`",
     "authProviderType": "signing in is not done here: send a token in `headers`",
@@ -52,7 +52,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "sandbox": "the server runs with the gateway's rights",
     "sandboxEnabled": "the server runs with the gateway's rights",
 }
-MEANINGLESS = frozenset(
+CLIENT_ONLY_KEYS = frozenset(
     {
         "allowInstructions",
         "always_allow",

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from portico.config_file.finding import Finding
+from portico.config_file.findings import ConfigFinding
 
-Where = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The way to a value: keys and positions."""
 
 
-def dotted(where: Where) -> str:
-    return ".".join(map(str, where))
+def join_key_path(key_path: KeyPath) -> str:
+    return ".".join(map(str, key_path))
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """Where a value came from."""
 
     kind: Literal["flag", "env", "file", "default"]
@@ -28,43 +28,43 @@ class Source:
 
 
 @dataclass(slots=True)
-class Draft:
+class ConfigDraft:
     """The values so far."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
-    origins: dict[Where, Source] = field(default_factory=dict[Where, Source])
+    origins: dict[KeyPath, ConfigSource] = field(default_factory=dict[KeyPath, ConfigSource])
     names: dict[str, str] = field(default_factory=dict[str, str])
     """Server key → name as written."""
-    expanded: set[Where] = field(default_factory=set[Where])
+    expanded: set[KeyPath] = field(default_factory=set[KeyPath])
     """What came from variables: never shown in a message."""
-    errors: list[Finding] = field(default_factory=list[Finding])
-    warnings: list[Finding] = field(default_factory=list[Finding])
+    errors: list[ConfigFinding] = field(default_factory=list[ConfigFinding])
+    warnings: list[ConfigFinding] = field(default_factory=list[ConfigFinding])
     files: list[Path] = field(default_factory=list[Path])
-    filed: set[str] = field(default_factory=set[str])
+    env_file_variables: set[str] = field(default_factory=set[str])
     """Variables that an env_file gives."""
 
-    def forget(self, where: Where) -> None:
+    def forget(self, key_path: KeyPath) -> None:
         """Forget what is known about the values at and below a place that is about to be set anew."""
-        for old in [old for old in self.origins if old[: len(where)] == where]:
+        for old in [old for old in self.origins if old[: len(key_path)] == key_path]:
             del self.origins[old]
             self.expanded.discard(old)
-            self.values.get("written", {}).pop(dotted(old), None)
+            self.values.get("written", {}).pop(join_key_path(old), None)
 
-    def set(self, where: tuple[str, ...], value: Any, source: Source) -> None:
+    def set_value(self, key_path: tuple[str, ...], value: Any, source: ConfigSource) -> None:
         """Set a value over whatever was there."""
-        self.forget(where)
-        *sections, last = where
+        self.forget(key_path)
+        *sections, last = key_path
         level = self.values
         for section in sections:
             inner = level.get(section)
             level[section] = level = dict(inner) if isinstance(inner, dict) else {}
         level[last] = value
-        self.origins[where] = source
+        self.origins[key_path] = source
 
 
-def source_of(origins: Mapping[Where, Source], where: Where) -> Source:
+def find_source(origins: Mapping[KeyPath, ConfigSource], key_path: KeyPath) -> ConfigSource:
     """The source of the nearest thing around a place."""
-    for length in range(len(where), 0, -1):
-        if where[:length] in origins:
-            return origins[where[:length]]
-    return Source("default")
+    for length in range(len(key_path), 0, -1):
+        if key_path[:length] in origins:
+            return origins[key_path[:length]]
+    return ConfigSource("default")

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-ALLOWED = "PORTICO_ALLOW_WRITABLE_CONFIG"
+SKIP_CHECK_VARIABLE = "PORTICO_ALLOW_WRITABLE_CONFIG"
 """Variable that switches the check off when it is 1: file systems without owners and modes show 0777 for every file."""
 _MAX_LINKS = 40
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/self/fd/")
@@ -28,7 +28,7 @@ class WritableByOthers(Exception):
 
 def check_file(path: Path, handle: int) -> None:
     """Raise WritableByOthers unless the open file at `path` and the way to it are this user's or root's alone."""
-    if _is_unchecked():
+    if _is_check_disabled():
         return
     status = os.fstat(handle)
     read_only = bool(os.fstatvfs(handle).f_flag & os.ST_RDONLY)
@@ -36,14 +36,14 @@ def check_file(path: Path, handle: int) -> None:
         _check_owner(path, status)
         _check_mode(path, status)
     if not str(path).startswith(_DESCRIPTORS):
-        check_way(path)
+        check_path(path)
 
 
-def check_way(path: Path) -> None:
+def check_path(path: Path) -> None:
     """Raise WritableByOthers if others could put another file in the place of `path`, which need not exist."""
-    if _is_unchecked():
+    if _is_check_disabled():
         return
-    for step, status in _passed(Path.cwd() / path):
+    for step, status in _walk_path(Path.cwd() / path):
         if os.statvfs(step if stat.S_ISDIR(status.st_mode) else step.parent).f_flag & os.ST_RDONLY:
             continue
         _check_owner(step, status)
@@ -51,11 +51,11 @@ def check_way(path: Path) -> None:
             _check_mode(step, status)
 
 
-def _is_unchecked() -> bool:
-    return os.name != "posix" or os.environ.get(ALLOWED) == "1"
+def _is_check_disabled() -> bool:
+    return os.name != "posix" or os.environ.get(SKIP_CHECK_VARIABLE) == "1"
 
 
-def _passed(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _walk_path(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Each folder and link on the way to a file, in the order in which the system passes them."""
     here = Path(path.anchor)
     waiting = list(reversed(path.parts[1:]))

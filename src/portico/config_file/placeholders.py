@@ -13,19 +13,19 @@ from pathlib import Path
 
 PLACEHOLDER = re.compile(r"\$\$\{|\$\{((?:[^{}]|\{[^{}]*\})*)\}")
 VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-BARE = re.compile(r"((?:Bearer|Basic|Token) )?\$([A-Z_][A-Z0-9_]*)")
+BARE_VARIABLE = re.compile(r"((?:Bearer|Basic|Token) )?\$([A-Z_][A-Z0-9_]*)")
 """Gemini CLI's `$VAR`, where it is the whole value; elsewhere a `$` may well be part of a password."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PlaceholderFolders:
     """The folders placeholders can stand for."""
 
     workspace: Path
     cwd: Path
     home: Path
 
-    def named(self, name: str) -> str | None:
+    def resolve(self, name: str) -> str | None:
         return {
             "workspaceFolder": str(self.workspace),
             "workspaceFolderBasename": self.workspace.name,
@@ -42,15 +42,15 @@ class Expansion:
     """A text with its placeholders filled in, and what could not be."""
 
     text: str
-    variables: bool = False
+    has_variables: bool = False
     """Whether environment variables have a part in it: what they held may be secret."""
     problems: list[str] = field(default_factory=list[str])
     """Why it cannot be used, each with what to do."""
-    oddities: list[str] = field(default_factory=list[str])
+    unknown_placeholders: list[str] = field(default_factory=list[str])
     """`${…}` that name nothing and were left as they are."""
 
 
-def expand(text: str, environ: Mapping[str, str], places: Places, *, bare: bool = False) -> Expansion:
+def expand(text: str, environ: Mapping[str, str], folders: PlaceholderFolders, *, bare: bool = False) -> Expansion:
     """Fill in every placeholder; what cannot be filled in stays as it is and is told."""
     done = Expansion(text)
     if "$" not in text:
@@ -60,14 +60,14 @@ def expand(text: str, environ: Mapping[str, str], places: Places, *, bare: bool 
         body = match.group(1)
         if body is None:
             return "${"
-        place = places.named(body)
+        place = folders.resolve(body)
         if place is not None:
             return place
         scheme, colon, rest = body.partition(":")
         if colon and scheme == "input":
             done.problems.append(
                 f"${{input:{rest}}} asks for the input {rest!r}, and nobody can be asked here: "
-                f"put the value into an environment variable and write ${{{variable_for(rest)}}}"
+                f"put the value into an environment variable and write ${{{to_variable_name(rest)}}}"
             )
             return match.group()
         variable = VARIABLE.fullmatch(body)
@@ -75,10 +75,10 @@ def expand(text: str, environ: Mapping[str, str], places: Places, *, bare: bool 
             if colon and scheme in ("command", "config", "extension"):
                 done.problems.append(f"only an editor can fill in ${{{body}}}: write the value, or ${{VAR}}")
             else:
-                done.oddities.append(match.group())
+                done.unknown_placeholders.append(match.group())
             return match.group()
         name, default = variable.groups()
-        done.variables = True
+        done.has_variables = True
         value = environ.get(name)
         if value or (value is not None and default is None):
             return value
@@ -87,21 +87,21 @@ def expand(text: str, environ: Mapping[str, str], places: Places, *, bare: bool 
         done.problems.append(f"the environment variable {name} is not set: set it, or write ${{{name}:-default}}")
         return match.group()
 
-    whole = BARE.fullmatch(text) if bare else None
+    whole = BARE_VARIABLE.fullmatch(text) if bare else None
     if whole is not None and whole.group(2) in environ:
-        done.text, done.variables = (whole.group(1) or "") + environ[whole.group(2)], True
+        done.text, done.has_variables = (whole.group(1) or "") + environ[whole.group(2)], True
     else:
         done.text = PLACEHOLDER.sub(fill, text)
     return done
 
 
-def variable_for(input_id: str) -> str:
+def to_variable_name(input_id: str) -> str:
     """A variable name for an editor's input: github-token → GITHUB_TOKEN."""
     return re.sub(r"\W+", "_", input_id).strip("_").upper() or "VAR"
 
 
 ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)", re.DOTALL)
-QUOTED = re.compile(
+QUOTED_LINE = re.compile(
     r"""[^\S\r\n]*(?:export[^\S\r\n]+)?([A-Za-z_][A-Za-z0-9_.-]*)[^\S\r\n]*=[^\S\r\n]*"""
     r"""("(?:[^"\\]++|\\.)*+"|'[^']*')[^\S\r\n]*(?:\#[^\r\n]*)?(?=[\r\n]|\Z)""",
     re.DOTALL,
@@ -109,40 +109,40 @@ QUOTED = re.compile(
 """A value between quotes, which may have several lines, as in a shell."""
 LINE_END = re.compile("\r\n|\n|\r")
 """Only these end a line: splitlines would also cut a value at U+2028 and its like."""
-REMARK = re.compile(r"(?<=\s)#")
-ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+COMMENT = re.compile(r"(?<=\s)#")
+ESCAPE_SEQUENCE = re.compile(r"\\(.)", re.DOTALL)
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
 
 
-def read_env_file(text: str) -> tuple[dict[str, str], list[int]]:
+def parse_env_file(text: str) -> tuple[dict[str, str], list[int]]:
     """KEY=VALUE lines (comments, quotes, `export`), and the numbers of the lines that are none."""
     values: dict[str, str] = {}
     odd: list[int] = []
     start, number = 0, 1
     while start < len(text):
-        quoted = QUOTED.match(text, start)
+        quoted = QUOTED_LINE.match(text, start)
         end = LINE_END.search(text, start if quoted is None else quoted.end())
         stop, after = end.span() if end is not None else (len(text), len(text))
         line = text[start:stop]
         if quoted is not None:
             name, raw = quoted.groups()
-            values[name] = raw[1:-1] if raw[0] == "'" else ESCAPED.sub(_meaning, raw[1:-1])
+            values[name] = raw[1:-1] if raw[0] == "'" else ESCAPE_SEQUENCE.sub(_unescape, raw[1:-1])
             number += len(LINE_END.findall(raw))
         elif line.strip() and not line.lstrip().startswith("#"):
             match = ENV_LINE.fullmatch(line)
             if match is None:
                 odd.append(number)
             else:
-                values[match[1]] = _without_remark(match[2])
+                values[match[1]] = _strip_comment(match[2])
         start = after
         number += 1
     return values, odd
 
 
-def _meaning(escaped: re.Match[str]) -> str:
+def _unescape(escaped: re.Match[str]) -> str:
     return ESCAPES.get(escaped[1], escaped[1])
 
 
-def _without_remark(raw: str) -> str:
-    remark = REMARK.search(raw)
+def _strip_comment(raw: str) -> str:
+    remark = COMMENT.search(raw)
     return (raw if remark is None else raw[: remark.start()]).rstrip()

@@ -6,7 +6,7 @@ calculator · text · clock · units · data · notes · colors · random (in `c
 
 from portico.config import BackendConfig
 
-_ABOUT = {
+_SERVERS = {
     "calculator": ("calculator", "Exact arithmetic, statistics, interest and number theory.", "math"),
     "clock": ("clock", "Dates, time zones, durations between dates and calendars.", "time"),
     "colors": ("colors", "Convert, mix, name and compare colours.", "design"),
@@ -18,7 +18,7 @@ _ABOUT = {
 }
 
 
-def servers() -> dict[str, BackendConfig]:
+def make_demo_servers() -> dict[str, BackendConfig]:
     """The demo servers by name."""
     return {
         name: BackendConfig(
@@ -29,5 +29,5 @@ def servers() -> dict[str, BackendConfig]:
             # Nothing to start, and what a newer version offers shows at once.
             start="boot",
         )
-        for name, (module, description, tag) in _ABOUT.items()
+        for name, (module, description, tag) in _SERVERS.items()
     }

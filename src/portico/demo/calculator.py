@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from portico.demo.offer import reads
+from portico.demo.tool_factory import make_read_only_tool
 
 MAX_EXPRESSION = 500
 MAX_BITS = 14_000
@@ -49,15 +49,15 @@ def evaluate(
     """
     try:
         text = expression.strip()
-        value, exact = _Evaluation(text, decimals).of(ast.parse(text, mode="eval").body)
+        value, exact = _ExpressionEvaluator(text, decimals).evaluate(ast.parse(text, mode="eval").body)
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"{expression!r} is not an arithmetic expression") from None
     except ZeroDivisionError:
         raise ValueError("division by zero") from None
-    return {"decimal": _decimal(value, decimals), "fraction": str(value), "exact": exact}
+    return {"decimal": _format_decimal(value, decimals), "fraction": str(value), "exact": exact}
 
 
-class _Evaluation:
+class _ExpressionEvaluator:
     """Walks one expression; remembers whether every step was exact."""
 
     def __init__(self, text: str, decimals: int) -> None:
@@ -65,29 +65,29 @@ class _Evaluation:
         self._decimals = decimals
         self._exact = True
 
-    def of(self, node: ast.expr) -> tuple[Fraction, bool]:
-        return self._value(node), self._exact
+    def evaluate(self, node: ast.expr) -> tuple[Fraction, bool]:
+        return self._evaluate_node(node), self._exact
 
-    def _value(self, node: ast.expr) -> Fraction:
+    def _evaluate_node(self, node: ast.expr) -> Fraction:
         match node:
             case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
                 # As it was written: Python has already rounded a long decimal.
                 written = ast.get_source_segment(self._text, node) or ""
-                return Fraction(number) if isinstance(number, int) else _number(written)
+                return Fraction(number) if isinstance(number, int) else _parse_number(written)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._value(operand)
+                return -self._evaluate_node(operand)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self._value(operand)
+                return self._evaluate_node(operand)
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                return _power(self._value(left), self._value(right))
+                return _raise_to_power(self._evaluate_node(left), self._evaluate_node(right))
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-                return _bounded(_OPERATORS[type(sign)](self._value(left), self._value(right)))
+                return _check_size(_OPERATORS[type(sign)](self._evaluate_node(left), self._evaluate_node(right)))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self._call(name, [self._value(argument) for argument in args])
+                return self._call_function(name, [self._evaluate_node(argument) for argument in args])
             case _:
                 raise ValueError(f"{ast.unparse(node)!r} is not part of arithmetic")
 
-    def _call(self, name: str, values: list[Fraction]) -> Fraction:
+    def _call_function(self, name: str, values: list[Fraction]) -> Fraction:
         match name, values:
             case "abs", [value]:
                 return abs(value)
@@ -102,11 +102,11 @@ class _Evaluation:
             case "min" | "max", [_, *_]:
                 return (min if name == "min" else max)(values)
             case "sqrt", [value]:
-                return self._square_root(value)
+                return self._compute_square_root(value)
             case _:
                 raise ValueError(f"{name} with {len(values)} arguments is not known here")
 
-    def _square_root(self, value: Fraction) -> Fraction:
+    def _compute_square_root(self, value: Fraction) -> Fraction:
         if value < 0:
             raise ValueError("the square root of a negative number is not real")
         above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
@@ -117,18 +117,18 @@ class _Evaluation:
         return Fraction(math.isqrt(value.numerator * scale**2 // value.denominator), scale)
 
 
-def _number(text: str) -> Fraction:
+def _parse_number(text: str) -> Fraction:
     mantissa, _, exponent = text.replace(" ", "").lower().partition("e")
     try:
         # Checked first: 1e999999999 would be computed digit by digit.
         if exponent and abs(int(exponent)) > MAX_EXPONENT:
             raise ValueError("the exponent is too large")
-        return _bounded(Fraction(f"{mantissa}e{exponent}" if exponent else mantissa))
+        return _check_size(Fraction(f"{mantissa}e{exponent}" if exponent else mantissa))
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"{text!r} is not a number that can be used here") from None
 
 
-def _power(base: Fraction, exponent: Fraction) -> Fraction:
+def _raise_to_power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
         raise ValueError("only whole exponents are exact; use sqrt for square roots")
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
@@ -137,13 +137,13 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     return Fraction(base ** int(exponent))
 
 
-def _bounded(value: Fraction) -> Fraction:
+def _check_size(value: Fraction) -> Fraction:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
         raise ValueError("the numbers get too long")
     return value
 
 
-def _decimal(value: Fraction, decimals: int) -> str:
+def _format_decimal(value: Fraction, decimals: int) -> str:
     digits = max(1, len(str(abs(value.numerator) // value.denominator))) + decimals + 2
     with localcontext(Context(prec=digits, rounding=ROUND_HALF_EVEN)):
         shown = Decimal(value.numerator) / Decimal(value.denominator)
@@ -159,11 +159,11 @@ def to_fraction(
     ] = None,
 ) -> dict[str, Any]:
     """Turn a decimal number into a fraction in lowest terms, or into the nearest simple one."""
-    exact = _number(number)
+    exact = _parse_number(number)
     simple = exact.limit_denominator(max_denominator) if max_denominator else exact
     whole, rest = divmod(abs(simple.numerator), simple.denominator)
     mixed = f"{'-' if simple < 0 else ''}{whole} {rest}/{simple.denominator}" if whole and rest else str(simple)
-    return {"fraction": str(simple), "mixed": mixed, "error": _decimal(simple - exact, 15)}
+    return {"fraction": str(simple), "mixed": mixed, "error": _format_decimal(simple - exact, 15)}
 
 
 def percent_change(
@@ -176,8 +176,8 @@ def percent_change(
     old, new = Fraction(str(before)), Fraction(str(after))
     change = (new - old) / abs(old) * 100
     return {
-        "percent": _decimal(change, 6),
-        "factor": _decimal(new / old, 6),
+        "percent": _format_decimal(change, 6),
+        "factor": _format_decimal(new / old, 6),
         "direction": "up" if change > 0 else "down" if change < 0 else "unchanged",
     }
 
@@ -282,13 +282,13 @@ def convert_base(
 
 
 TOOLS = (
-    reads("Evaluate an expression", evaluate),
-    reads("Decimal to fraction", to_fraction),
-    reads("Percent change", percent_change),
-    reads("Statistics of numbers", summarize_numbers),
-    reads("Compound interest", compound_interest),
-    reads("Loan payment", loan_payment),
-    reads("Prime factors", factorize),
-    reads("Divisor and multiple", gcd_and_lcm),
-    reads("Convert a number's base", convert_base),
+    make_read_only_tool("Evaluate an expression", evaluate),
+    make_read_only_tool("Decimal to fraction", to_fraction),
+    make_read_only_tool("Percent change", percent_change),
+    make_read_only_tool("Statistics of numbers", summarize_numbers),
+    make_read_only_tool("Compound interest", compound_interest),
+    make_read_only_tool("Loan payment", loan_payment),
+    make_read_only_tool("Prime factors", factorize),
+    make_read_only_tool("Divisor and multiple", gcd_and_lcm),
+    make_read_only_tool("Convert a number's base", convert_base),
 )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from portico.demo.offer import draws
+from portico.demo.tool_factory import make_random_tool
 
 LOOKALIKES = "Il1O0o"
 SYMBOLS = "!#$%&*+-.:;=?@_~"
@@ -20,7 +20,7 @@ Seed = Annotated[int | None, Field(description="The same seed gives the same ans
 _DICE = re.compile(r"(\d{0,3})d(\d{1,4})([+-]\d{1,5})?", re.IGNORECASE)
 
 
-def _source(seed: int | None) -> random.Random:
+def _make_generator(seed: int | None) -> random.Random:
     return random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed asks for repetition
 
 
@@ -33,7 +33,7 @@ def roll_dice(
     number, sides = (int(found[1] or 1), int(found[2])) if found else (0, 0)
     if found is None or not 1 <= number <= 100 or sides < 2:
         raise ValueError(f"{dice!r} is not 1 to 100 dice of at least two sides; write it like 2d6 or 3d8+2")
-    source = _source(seed)
+    source = _make_generator(seed)
     rolls = [source.randint(1, sides) for _ in range(number)]
     return {"rolls": rolls, "total": sum(rolls) + int(found[3] or 0)}
 
@@ -49,7 +49,7 @@ def random_numbers(
     low, high = (int(minimum), int(maximum)) if whole else (minimum, maximum)
     if low > high or (whole and (low != minimum or high != maximum)):
         raise ValueError("minimum must not be above maximum, and both must be whole where whole numbers are wanted")
-    source = _source(seed)
+    source = _make_generator(seed)
     return [source.randint(int(low), int(high)) if whole else source.uniform(low, high) for _ in range(count)]
 
 
@@ -63,7 +63,7 @@ def pick_items(
     """Pick random items from a list, a lottery or a raffle, optionally with weights."""
     if weights is not None and (len(weights) != len(items) or min(weights) < 0 or sum(weights) <= 0):
         raise ValueError("give one weight per item, none below zero and not all zero")
-    source = _source(seed)
+    source = _make_generator(seed)
     if repeat:
         return source.choices(items, weights, k=count)
     left = [(item, 1.0 if weights is None else weights[place]) for place, item in enumerate(items)]
@@ -84,7 +84,7 @@ def shuffle_items(
 ) -> list[list[str]]:
     """Shuffle a list, or divide people into random teams of equal size."""
     mixed = list(items)
-    _source(seed).shuffle(mixed)
+    _make_generator(seed).shuffle(mixed)
     return [mixed[place::teams] for place in range(teams)]
 
 
@@ -109,20 +109,20 @@ def make_uuids(
     count: Annotated[int, Field(ge=1, le=100, description="How many.")] = 1,
 ) -> list[str]:
     """Make unique identifiers (UUID or GUID), version 4 or 7."""
-    return [str(uuid.uuid4() if version == "4" else _uuid7()) for _ in range(count)]
+    return [str(uuid.uuid4() if version == "4" else _make_uuid7()) for _ in range(count)]
 
 
-def _uuid7() -> uuid.UUID:
+def _make_uuid7() -> uuid.UUID:
     stamp = time.time_ns() // 1_000_000
     value = stamp << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
     return uuid.UUID(int=value)
 
 
 TOOLS = (
-    draws("Roll dice", roll_dice),
-    draws("Random numbers", random_numbers),
-    draws("Pick at random", pick_items),
-    draws("Shuffle or make teams", shuffle_items),
-    draws("Make a password", make_password),
-    draws("Make UUIDs", make_uuids),
+    make_random_tool("Roll dice", roll_dice),
+    make_random_tool("Random numbers", random_numbers),
+    make_random_tool("Pick at random", pick_items),
+    make_random_tool("Shuffle or make teams", shuffle_items),
+    make_random_tool("Make a password", make_password),
+    make_random_tool("Make UUIDs", make_uuids),
 )

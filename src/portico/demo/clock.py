@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field
 
-from portico.demo.offer import draws, reads
+from portico.demo.tool_factory import make_random_tool, make_read_only_tool
 
 MAX_DAYS = 366 * 200
 
@@ -22,7 +22,7 @@ Holidays = Annotated[list[date], Field(max_length=400, description="Dates that a
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?")
 
 
-def _zone(name: str) -> tzinfo:
+def _parse_zone(name: str) -> tzinfo:
     text = name.strip()
     if text.upper() in ("UTC", "GMT", "Z"):
         return UTC
@@ -41,7 +41,7 @@ def _zone(name: str) -> tzinfo:
 
 def now(zone: Zone = "UTC") -> dict[str, Any]:
     """Tell the current date and time in a time zone."""
-    moment = datetime.now(_zone(zone)).replace(microsecond=0)
+    moment = datetime.now(_parse_zone(zone)).replace(microsecond=0)
     return {
         "iso": moment.isoformat(),
         "date": moment.date().isoformat(),
@@ -58,9 +58,9 @@ def convert_time(
     to_zone: Zone,
 ) -> dict[str, Any]:
     """Convert a date and time from one time zone to another."""
-    moment = time if time.tzinfo else time.replace(tzinfo=_zone(from_zone))
+    moment = time if time.tzinfo else time.replace(tzinfo=_parse_zone(from_zone))
     try:
-        there = moment.astimezone(_zone(to_zone))
+        there = moment.astimezone(_parse_zone(to_zone))
     except OverflowError:
         raise ValueError("that time is outside the years 1 to 9999") from None
     return {
@@ -85,7 +85,7 @@ def date_difference(start: Day, end: Day) -> dict[str, Any]:
     """Count the days, weeks, months and years between two dates; also how long until or since."""
     first, last = min(start, end), max(start, end)
     months = (last.year - first.year) * 12 + last.month - first.month
-    if _plus_months(first, months) > last:
+    if _add_months(first, months) > last:
         months -= 1
     days = (last - first).days
     return {
@@ -93,11 +93,11 @@ def date_difference(start: Day, end: Day) -> dict[str, Any]:
         "weeks": round(days / 7, 2),
         "years": months // 12,
         "months": months % 12,
-        "rest_days": (last - _plus_months(first, months)).days,
+        "rest_days": (last - _add_months(first, months)).days,
     }
 
 
-def _plus_months(day: date, months: int) -> date:
+def _add_months(day: date, months: int) -> date:
     years, month = divmod(day.month - 1 + months, 12)
     year = day.year + years
     if not 1 <= year <= 9999:
@@ -114,7 +114,7 @@ def add_to_date(
 ) -> dict[str, str]:
     """Add or subtract days, weeks, months and years to or from a date."""
     try:
-        result = _plus_months(start, months + 12 * years) + timedelta(days=days, weeks=weeks)
+        result = _add_months(start, months + 12 * years) + timedelta(days=days, weeks=weeks)
     except OverflowError:
         raise ValueError("the result is outside the years 1 to 9999") from None
     return {"date": result.isoformat(), "weekday": result.strftime("%A")}
@@ -162,25 +162,25 @@ def unix_time(
 ) -> dict[str, Any]:
     """Convert a Unix timestamp to a date and time, or a date and time to a Unix timestamp."""
     if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=_zone(zone))
+        moment = value if value.tzinfo else value.replace(tzinfo=_parse_zone(zone))
     else:
         # No date in seconds is that large before the year 5138; in milliseconds every one since 1973 is.
         seconds = value / 1000 if abs(value) >= 1e11 else value
         try:
-            moment = datetime.fromtimestamp(seconds, _zone(zone))
+            moment = datetime.fromtimestamp(seconds, _parse_zone(zone))
         except (OverflowError, OSError, ValueError):
             raise ValueError(f"{value:g} is outside the years 1 to 9999") from None
     return {"unix": moment.timestamp(), "iso": moment.isoformat(), "weekday": moment.strftime("%A")}
 
 
 TOOLS = (
-    draws("Current time", now),
-    reads("Convert between time zones", convert_time),
-    reads("List time zones", list_time_zones),
-    reads("Days between dates", date_difference),
-    reads("Add to a date", add_to_date),
-    reads("Count business days", count_business_days),
-    reads("Describe a date", describe_date),
-    reads("Month calendar", month_calendar),
-    reads("Unix timestamps", unix_time),
+    make_random_tool("Current time", now),
+    make_read_only_tool("Convert between time zones", convert_time),
+    make_read_only_tool("List time zones", list_time_zones),
+    make_read_only_tool("Days between dates", date_difference),
+    make_read_only_tool("Add to a date", add_to_date),
+    make_read_only_tool("Count business days", count_business_days),
+    make_read_only_tool("Describe a date", describe_date),
+    make_read_only_tool("Month calendar", month_calendar),
+    make_read_only_tool("Unix timestamps", unix_time),
 )

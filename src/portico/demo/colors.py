@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from portico.demo.offer import reads
+from portico.demo.tool_factory import make_read_only_tool
 
 Rgb = tuple[int, int, int]
 Form = Literal["hex", "rgb", "hsl", "hsv"]
@@ -35,7 +35,7 @@ _HEX = re.compile(r"#?([0-9a-f]{3}|[0-9a-f]{6})", re.IGNORECASE)
 _FUNCTION = re.compile(r"(rgb|hsl|hsv)\(\s*(-?[\d.]+)(?:deg)?[\s,]+([\d.]+)%?[\s,]+([\d.]+)%?\s*\)", re.IGNORECASE)
 
 
-def _read(text: str) -> Rgb:
+def _parse_color(text: str) -> Rgb:
     plain = text.strip().lower().replace("grey", "gray")
     if plain in _NAMES:
         plain = _NAMES[plain]
@@ -54,23 +54,23 @@ def _read(text: str) -> Rgb:
             parts = (
                 colorsys.hls_to_rgb(hue, last, share) if found[1] == "hsl" else colorsys.hsv_to_rgb(hue, share, last)
             )
-            return _whole(*parts)
+            return _to_rgb(*parts)
     raise ValueError(f"{text!r} is not a colour; write #1e90ff, rgb(30, 144, 255), hsl(210, 100%, 56%) or a CSS name")
 
 
-def _whole(red: float, green: float, blue: float) -> Rgb:
+def _to_rgb(red: float, green: float, blue: float) -> Rgb:
     return (round(red * 255), round(green * 255), round(blue * 255))
 
 
-def _hex(color: Rgb) -> str:
+def _to_hex(color: Rgb) -> str:
     return "#" + "".join(f"{part:02x}" for part in color)
 
 
-def _write(color: Rgb, form: Form) -> str:
+def _format_color(color: Rgb, form: Form) -> str:
     red, green, blue = (part / 255 for part in color)
     match form:
         case "hex":
-            return _hex(color)
+            return _to_hex(color)
         case "rgb":
             return f"rgb({color[0]}, {color[1]}, {color[2]})"
         case "hsl":
@@ -81,30 +81,30 @@ def _write(color: Rgb, form: Form) -> str:
             return f"hsv({round(hue * 360) % 360}, {round(share * 100)}%, {round(value * 100)}%)"
 
 
-def _linear(part: int) -> float:
+def _to_linear(part: int) -> float:
     share = part / 255
     return share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
 
 
-def _gamma(light: float) -> float:
+def _to_gamma(light: float) -> float:
     return light * 12.92 if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
 
 
 def convert_color(color: Color, to: Annotated[Form | None, Field(description="Default: every form.")] = None) -> Any:
     """Convert a colour between hex, RGB, HSL and HSV."""
-    known = _read(color)
+    known = _parse_color(color)
     forms: tuple[Form, ...] = (to,) if to else ("hex", "rgb", "hsl", "hsv")
-    return {form: _write(known, form) for form in forms}
+    return {form: _format_color(known, form) for form in forms}
 
 
-def _luminance(color: Rgb) -> float:
-    red, green, blue = (_linear(part) for part in color)
+def _compute_luminance(color: Rgb) -> float:
+    red, green, blue = (_to_linear(part) for part in color)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def check_contrast(foreground: Color, background: Color) -> dict[str, Any]:
     """Compute the contrast ratio of text on a background and whether it passes WCAG AA and AAA."""
-    lights = sorted((_luminance(_read(foreground)), _luminance(_read(background))))
+    lights = sorted((_compute_luminance(_parse_color(foreground)), _compute_luminance(_parse_color(background))))
     exact = (lights[1] + 0.05) / (lights[0] + 0.05)
     return {
         "ratio": round(exact, 2),
@@ -122,10 +122,10 @@ def mix_colors(
 ) -> str:
     """Mix two colours in linear light and return the result as hex."""
     parts = (
-        _gamma(_linear(one) * (1 - share) + _linear(other) * share)
-        for one, other in zip(_read(first), _read(second), strict=True)
+        _to_gamma(_to_linear(one) * (1 - share) + _to_linear(other) * share)
+        for one, other in zip(_parse_color(first), _parse_color(second), strict=True)
     )
-    return _hex(_whole(*parts))
+    return _to_hex(_to_rgb(*parts))
 
 
 def make_palette(
@@ -134,36 +134,36 @@ def make_palette(
     count: Annotated[int, Field(ge=2, le=12, description="Number of shades or tints.")] = 5,
 ) -> list[str]:
     """Make a colour palette from one colour: complementary, analogous, triadic, shades, tints …"""
-    base = _read(color)
+    base = _parse_color(color)
     hue, light, share = colorsys.rgb_to_hls(*(part / 255 for part in base))
     if scheme in ("shades", "tints"):
         end = 0.0 if scheme == "shades" else 1.0
         steps = (light + (end - light) * place / count for place in range(count))
-        return [_hex(_whole(*colorsys.hls_to_rgb(hue, step, share))) for step in steps]
+        return [_to_hex(_to_rgb(*colorsys.hls_to_rgb(hue, step, share))) for step in steps]
     turns = {
         "complementary": (0, 180), "analogous": (0, 30, 330), "triadic": (0, 120, 240),
         "tetradic": (0, 90, 180, 270), "split_complementary": (0, 150, 210),
     }[scheme]  # fmt: skip
-    return [_hex(_whole(*colorsys.hls_to_rgb((hue + turn / 360) % 1, light, share))) for turn in turns]
+    return [_to_hex(_to_rgb(*colorsys.hls_to_rgb((hue + turn / 360) % 1, light, share))) for turn in turns]
 
 
 def name_color(color: Color) -> dict[str, Any]:
     """Find the CSS name nearest to a colour."""
-    wanted = _read(color)
+    wanted = _parse_color(color)
 
-    def distance(digits: str) -> float:
-        red, green, blue = (one - other for one, other in zip(wanted, _read(digits), strict=True))
+    def compute_distance(digits: str) -> float:
+        red, green, blue = (one - other for one, other in zip(wanted, _parse_color(digits), strict=True))
         # Weighted by what the eye tells apart best.
         return 2 * red**2 + 4 * green**2 + 3 * blue**2
 
-    name = min(_NAMES, key=lambda name: (distance(_NAMES[name]), name))
-    return {"name": name, "hex": f"#{_NAMES[name]}", "exact": _hex(wanted) == f"#{_NAMES[name]}"}
+    name = min(_NAMES, key=lambda name: (compute_distance(_NAMES[name]), name))
+    return {"name": name, "hex": f"#{_NAMES[name]}", "exact": _to_hex(wanted) == f"#{_NAMES[name]}"}
 
 
 TOOLS = (
-    reads("Convert a colour", convert_color),
-    reads("Check contrast", check_contrast),
-    reads("Mix two colours", mix_colors),
-    reads("Make a palette", make_palette),
-    reads("Name a colour", name_color),
+    make_read_only_tool("Convert a colour", convert_color),
+    make_read_only_tool("Check contrast", check_contrast),
+    make_read_only_tool("Mix two colours", mix_colors),
+    make_read_only_tool("Make a palette", make_palette),
+    make_read_only_tool("Name a colour", name_color),
 )

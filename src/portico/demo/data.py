@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from portico.demo.offer import reads
+from portico.demo.tool_factory import make_read_only_tool
 
 MAX_CHARS = 500_000
 MAX_ROWS = 10_000
@@ -55,11 +55,13 @@ def csv_to_json(
     for number, line in enumerate(body, 2):
         if len(line) != len(header):
             raise ValueError(f"row {number} has {len(line)} fields, the header has {len(header)}")
-        rows.append({key: _typed(field) if guess_types else field for key, field in zip(header, line, strict=True)})
+        rows.append(
+            {key: _parse_field(field) if guess_types else field for key, field in zip(header, line, strict=True)}
+        )
     return rows
 
 
-def _typed(field: str) -> Any:
+def _parse_field(field: str) -> Any:
     text = field.strip()
     if text == "":
         return None
@@ -84,11 +86,11 @@ def json_to_csv(
     writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
-        writer.writerow([_field(row.get(name)) for name in names])
+        writer.writerow([_to_field(row.get(name)) for name in names])
     return out.getvalue()
 
 
-def _field(value: Any) -> str:
+def _to_field(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -107,7 +109,7 @@ def query_rows(
     """Filter, sort and cut a table of JSON rows: a small SELECT … WHERE … ORDER BY … LIMIT."""
     found = [row for row in rows if column is None or _matches(row.get(column), compare, value)]
     if sort_by is not None:
-        found.sort(key=lambda row: _sortable(row.get(sort_by)), reverse=descending)
+        found.sort(key=lambda row: _to_sort_key(row.get(sort_by)), reverse=descending)
     shown = [{name: row.get(name) for name in select} if select else row for row in found[:limit]]
     return {"rows": shown, "matched": len(found), "of": len(rows)}
 
@@ -117,28 +119,28 @@ def _matches(field: Any, compare: Compare, value: Any) -> bool:
         case "is_empty":
             return field in (None, "", [], {})
         case "contains":
-            return str(value).casefold() in _field(field).casefold()
+            return str(value).casefold() in _to_field(field).casefold()
         case "starts_with":
-            return _field(field).casefold().startswith(str(value).casefold())
+            return _to_field(field).casefold().startswith(str(value).casefold())
         case "=" | "!=":
-            return (_alike(field) == _alike(value)) is (compare == "=")
+            return (_to_comparable(field) == _to_comparable(value)) is (compare == "=")
         case _:
-            left, right = _alike(field), _alike(value)
+            left, right = _to_comparable(field), _to_comparable(value)
             return type(left) is type(right) and left is not None and _ORDER[compare](left, right)
 
 
-def _alike(value: Any) -> Any:
+def _to_comparable(value: Any) -> Any:
     """A value with numbers made comparable, whether they came as numbers or as text."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
         return float(value)
-    text = _field(value)
+    text = _to_field(value)
     return float(text) if re.fullmatch(r"-?\d{1,300}(?:\.\d{1,300})?", text) else text
 
 
-def _sortable(value: Any) -> tuple[int, Any]:
-    plain = _alike(value)
+def _to_sort_key(value: Any) -> tuple[int, Any]:
+    plain = _to_comparable(value)
     if isinstance(plain, bool):
         return (0, plain)
     return (1, plain) if isinstance(plain, float) else (3, "") if plain is None else (2, plain)
@@ -155,14 +157,14 @@ def group_rows(
         raise ValueError(f"{aggregate} needs a column")
     groups: dict[str, list[Any]] = {}
     for row in rows:
-        groups.setdefault(_field(row.get(by)), []).append(row.get(column) if column else None)
+        groups.setdefault(_to_field(row.get(by)), []).append(row.get(column) if column else None)
     return [{by: key, aggregate: _aggregate(aggregate, members)} for key, members in sorted(groups.items())]
 
 
 def _aggregate(aggregate: Aggregate, members: Sequence[Any]) -> Any:
     if aggregate == "count":
         return len(members)
-    numbers = [number for member in members if isinstance(number := _alike(member), float)]
+    numbers = [number for member in members if isinstance(number := _to_comparable(member), float)]
     if not numbers:
         return None
     functions: Mapping[str, Callable[[list[float]], float]] = {
@@ -177,12 +179,12 @@ def format_json(
     sort_keys: Annotated[bool, Field(description="Keys in alphabetical order.")] = False,
 ) -> str:
     """Check JSON text and write it indented or compact; a mistake is reported with its line."""
-    value = _parsed(text)
+    value = _parse_json(text)
     separators = (",", ":") if indent == 0 else (",", ": ")
     return json.dumps(value, indent=indent or None, sort_keys=sort_keys, ensure_ascii=False, separators=separators)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -196,22 +198,22 @@ def json_path(
     path: Annotated[str, Field(max_length=500, description="Such as users[0].name or users[*].name.")],
 ) -> dict[str, Any]:
     """Pick a value out of JSON text by its path; [*] picks from every element of a list."""
-    values = [_parsed(text)]
+    values = [_parse_json(text)]
     many, done = False, ""
-    for step in _steps(path):
+    for step in _parse_path(path):
         done += f"[{step}]" if isinstance(step, int) else f".{step}"
         if step == "*":
             many = True
             values = [item for value in values if isinstance(value, list) for item in value]
             continue
-        found = [value[step] for value in values if _has(value, step)]
+        found = [value[step] for value in values if _has_step(value, step)]
         if not found and not many:
-            raise ValueError(f"there is nothing at {done.lstrip('.')}{_offer(values)}")
+            raise ValueError(f"there is nothing at {done.lstrip('.')}{_list_keys(values)}")
         values = found
     return {"value": values if many else values[0], "found": len(values)}
 
 
-def _steps(path: str) -> list[str | int]:
+def _parse_path(path: str) -> list[str | int]:
     steps: list[str | int] = []
     place = 0
     text = path.removeprefix("$")
@@ -225,13 +227,13 @@ def _steps(path: str) -> list[str | int]:
     return steps
 
 
-def _has(value: Any, step: str | int) -> bool:
+def _has_step(value: Any, step: str | int) -> bool:
     if isinstance(step, int):
         return isinstance(value, list) and -len(value) <= step < len(value)
     return isinstance(value, dict) and step in value
 
 
-def _offer(values: Sequence[Any]) -> str:
+def _list_keys(values: Sequence[Any]) -> str:
     keys = [str(key) for value in values if isinstance(value, dict) for key in value]
     return f"; keys there: {', '.join(keys[:10])}" if keys else ""
 
@@ -242,11 +244,11 @@ def diff_json(
 ) -> list[dict[str, Any]]:
     """Compare two JSON texts and list what was added, removed or changed, with its path."""
     changes: list[dict[str, Any]] = []
-    _walk("", _parsed(before), _parsed(after), changes)
+    _collect_changes("", _parse_json(before), _parse_json(after), changes)
     return changes
 
 
-def _walk(path: str, before: Any, after: Any, changes: list[dict[str, Any]]) -> None:
+def _collect_changes(path: str, before: Any, after: Any, changes: list[dict[str, Any]]) -> None:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
             here = f"{path}.{key}" if path else str(key)
@@ -255,10 +257,10 @@ def _walk(path: str, before: Any, after: Any, changes: list[dict[str, Any]]) -> 
             elif key not in before:
                 changes.append({"path": here, "change": "added", "after": after[key]})
             else:
-                _walk(here, before[key], after[key], changes)
+                _collect_changes(here, before[key], after[key], changes)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for place, (old, new) in enumerate(zip(before, after, strict=True)):
-            _walk(f"{path}[{place}]", old, new, changes)
+            _collect_changes(f"{path}[{place}]", old, new, changes)
     elif before != after or type(before) is not type(after):
         changes.append({"path": path or "$", "change": "changed", "before": before, "after": after})
 
@@ -313,14 +315,14 @@ def decode_text(
 
 
 TOOLS = (
-    reads("CSV to JSON", csv_to_json),
-    reads("JSON to CSV", json_to_csv),
-    reads("Query rows", query_rows),
-    reads("Group rows", group_rows),
-    reads("Format JSON", format_json),
-    reads("Pick from JSON", json_path),
-    reads("Diff two JSON texts", diff_json),
-    reads("Hash a text", hash_text),
-    reads("Encode a text", encode_text),
-    reads("Decode a text", decode_text),
+    make_read_only_tool("CSV to JSON", csv_to_json),
+    make_read_only_tool("JSON to CSV", json_to_csv),
+    make_read_only_tool("Query rows", query_rows),
+    make_read_only_tool("Group rows", group_rows),
+    make_read_only_tool("Format JSON", format_json),
+    make_read_only_tool("Pick from JSON", json_path),
+    make_read_only_tool("Diff two JSON texts", diff_json),
+    make_read_only_tool("Hash a text", hash_text),
+    make_read_only_tool("Encode a text", encode_text),
+    make_read_only_tool("Decode a text", decode_text),
 )

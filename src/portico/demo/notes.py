@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from portico.demo.offer import adds, destroys, reads
+from portico.demo.tool_factory import make_additive_tool, make_destructive_tool, make_read_only_tool
 
 MAX_NOTES = 1_000
 EXCERPT_CHARS = 80
@@ -28,12 +28,12 @@ class Note:
     tags: tuple[str, ...]
     changed: str
 
-    def line(self) -> dict[str, Any]:
+    def to_summary(self) -> dict[str, Any]:
         flat = " ".join(self.body.split())
         excerpt = flat if len(flat) <= EXCERPT_CHARS else f"{flat[:EXCERPT_CHARS]}…"
         return {"id": self.id, "title": self.title, "tags": list(self.tags), "excerpt": excerpt}
 
-    def whole(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         return {
             "id": self.id, "title": self.title, "body": self.body, "tags": list(self.tags), "changed": self.changed,
         }  # fmt: skip
@@ -53,7 +53,7 @@ class Notebook:
             if len(self._notes) >= MAX_NOTES:
                 raise ValueError(f"the notebook is full ({MAX_NOTES} notes); delete some first")
             self._last += 1
-            self._notes[self._last] = Note(self._last, title, body, tuple(tags), _now())
+            self._notes[self._last] = Note(self._last, title, body, tuple(tags), _format_now())
             return {"id": self._last, "notes": len(self._notes)}
 
     def list_notes(
@@ -63,13 +63,13 @@ class Notebook:
     ) -> list[dict[str, Any]]:
         """List the notes, newest first, each with its title, tags and first words."""
         with self._lock:
-            found = [note for note in self._notes.values() if tag is None or tag.casefold() in _folded(note.tags)]
-        return [note.line() for note in sorted(found, key=lambda note: -note.id)[:limit]]
+            found = [note for note in self._notes.values() if tag is None or tag.casefold() in _fold_tags(note.tags)]
+        return [note.to_summary() for note in sorted(found, key=lambda note: -note.id)[:limit]]
 
     def read_note(self, id: Id) -> dict[str, Any]:
         """Read one note whole."""
         with self._lock:
-            return self._at(id).whole()
+            return self._get_note(id).to_data()
 
     def search_notes(
         self, query: Annotated[str, Field(min_length=1, max_length=200, description="Words that must all occur.")]
@@ -81,10 +81,10 @@ class Notebook:
         found: list[tuple[int, Note]] = []
         for note in notes:
             title = note.title.casefold()
-            everything = " ".join((title, note.body.casefold(), *_folded(note.tags)))
+            everything = " ".join((title, note.body.casefold(), *_fold_tags(note.tags)))
             if all(word in everything for word in words):
                 found.append((sum(word in title for word in words), note))
-        return [note.line() for _, note in sorted(found, key=lambda pair: (-pair[0], -pair[1].id))]
+        return [note.to_summary() for _, note in sorted(found, key=lambda pair: (-pair[0], -pair[1].id))]
 
     def update_note(
         self,
@@ -95,46 +95,46 @@ class Notebook:
     ) -> dict[str, Any]:
         """Overwrite the title, text or tags of a note."""
         with self._lock:
-            note = self._at(id)
+            note = self._get_note(id)
             changed = replace(
                 note,
                 title=note.title if title is None else title,
                 body=note.body if body is None else body,
                 tags=note.tags if tags is None else tuple(tags),
-                changed=_now(),
+                changed=_format_now(),
             )
             self._notes[id] = changed
-            return changed.whole()
+            return changed.to_data()
 
     def delete_note(self, id: Id) -> dict[str, Any]:
         """Delete a note for good."""
         with self._lock:
-            note = self._at(id)
+            note = self._get_note(id)
             del self._notes[id]
             return {"deleted": note.title, "notes": len(self._notes)}
 
-    def _at(self, id: int) -> Note:
+    def _get_note(self, id: int) -> Note:
         if id not in self._notes:
             known = ", ".join(map(str, sorted(self._notes)[-10:]))
             raise ValueError(f"there is no note {id}; " + (f"there are: {known}" if known else "the notebook is empty"))
         return self._notes[id]
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).replace(microsecond=0).isoformat()
 
 
-def _folded(tags: tuple[str, ...]) -> list[str]:
+def _fold_tags(tags: tuple[str, ...]) -> list[str]:
     return [tag.casefold() for tag in tags]
 
 
 _NOTEBOOK = Notebook()
 
 TOOLS = (
-    adds("Create a note", _NOTEBOOK.create_note),
-    reads("List notes", _NOTEBOOK.list_notes),
-    reads("Read a note", _NOTEBOOK.read_note),
-    reads("Search notes", _NOTEBOOK.search_notes),
-    destroys("Update a note", _NOTEBOOK.update_note),
-    destroys("Delete a note", _NOTEBOOK.delete_note),
+    make_additive_tool("Create a note", _NOTEBOOK.create_note),
+    make_read_only_tool("List notes", _NOTEBOOK.list_notes),
+    make_read_only_tool("Read a note", _NOTEBOOK.read_note),
+    make_read_only_tool("Search notes", _NOTEBOOK.search_notes),
+    make_destructive_tool("Update a note", _NOTEBOOK.update_note),
+    make_destructive_tool("Delete a note", _NOTEBOOK.delete_note),
 )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from portico.demo.offer import reads
+from portico.demo.tool_factory import make_read_only_tool
 
 MAX_CHARS = 100_000
 WORDS_A_MINUTE = 230
@@ -122,10 +122,10 @@ def compare_similarity(
     if ignore_case:
         first, second = first.casefold(), second.casefold()
     ratio = difflib.SequenceMatcher(None, first, second, autojunk=False).ratio()
-    return {"ratio": round(ratio, 4), "edit_distance": _distance(first, second), "equal": first == second}
+    return {"ratio": round(ratio, 4), "edit_distance": _compute_edit_distance(first, second), "equal": first == second}
 
 
-def _distance(first: str, second: str) -> int:
+def _compute_edit_distance(first: str, second: str) -> int:
     row = list(range(len(second) + 1))
     for place, char in enumerate(first, 1):
         above, row[0] = row[0], place
@@ -173,13 +173,13 @@ def sort_lines(
         case "length":
             lines.sort(key=lambda line: (len(line), line))
         case "number":
-            lines.sort(key=_leading_number)
+            lines.sort(key=_parse_leading_number)
         case "text":
             lines.sort(key=lambda line: (line.casefold(), line))
     return "\n".join(reversed(lines) if order == "descending" else lines)
 
 
-def _leading_number(line: str) -> tuple[float, str]:
+def _parse_leading_number(line: str) -> tuple[float, str]:
     found = re.search(r"[-+]?\d{1,300}(?:\.\d{1,300})?", line)
     return (float(found[0]) if found else math.inf, line)
 
@@ -198,14 +198,14 @@ def wrap_text(
 
 
 TOOLS = (
-    reads("Count text", count_text),
-    reads("Frequent words", frequent_words),
-    reads("Change case", change_case),
-    reads("Make a slug", slugify),
-    reads("Diff two texts", diff_texts),
-    reads("Similarity of two texts", compare_similarity),
-    reads("Extract from text", extract_from_text),
-    reads("Find and replace", replace_text),
-    reads("Sort lines", sort_lines),
-    reads("Wrap text", wrap_text),
+    make_read_only_tool("Count text", count_text),
+    make_read_only_tool("Frequent words", frequent_words),
+    make_read_only_tool("Change case", change_case),
+    make_read_only_tool("Make a slug", slugify),
+    make_read_only_tool("Diff two texts", diff_texts),
+    make_read_only_tool("Similarity of two texts", compare_similarity),
+    make_read_only_tool("Extract from text", extract_from_text),
+    make_read_only_tool("Find and replace", replace_text),
+    make_read_only_tool("Sort lines", sort_lines),
+    make_read_only_tool("Wrap text", wrap_text),
 )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from portico.demo.offer import reads
+from portico.demo.tool_factory import make_read_only_tool
 
 Quantity = Literal[
     "length", "mass", "volume", "area", "speed", "time", "data", "energy", "power", "pressure", "angle", "temperature"
@@ -62,7 +62,7 @@ _SPELLINGS = {
 }  # fmt: skip
 
 
-def _units() -> dict[str, Unit]:
+def _build_units() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
     for quantity, line in _TABLE.items():
         for entry in line.split(", "):
@@ -71,7 +71,7 @@ def _units() -> dict[str, Unit]:
     return units
 
 
-UNITS: Mapping[str, Unit] = _units()
+UNITS: Mapping[str, Unit] = _build_units()
 # Folding turns the micro sign into the Greek letter: what is looked up must have been folded the same way.
 _NAMES = {word.casefold(): name for word, name in _SPELLINGS.items()}
 _FOLDED = {name.casefold(): name for name in reversed(UNITS)}
@@ -79,7 +79,7 @@ _FOLDED = {name.casefold(): name for name in reversed(UNITS)}
 UnitName = Annotated[str, Field(max_length=40, description="A unit such as km, lb, gal_us, °F or mile.")]
 
 
-def _unit(name: str) -> str:
+def _resolve_unit(name: str) -> str:
     text = name.strip()
     if text in UNITS:
         return text
@@ -101,7 +101,7 @@ def convert_units(
     digits: Annotated[int, Field(ge=1, le=15, description="Significant digits in the answer.")] = 10,
 ) -> dict[str, Any]:
     """Convert between units of length, mass, volume, area, speed, time, data, energy, pressure or temperature."""
-    here, there = _unit(from_unit), _unit(to_unit)
+    here, there = _resolve_unit(from_unit), _resolve_unit(to_unit)
     source, target = UNITS[here], UNITS[there]
     if source.quantity != target.quantity:
         raise ValueError(f"{here} measures {source.quantity}, {there} measures {target.quantity}")
@@ -124,7 +124,7 @@ def compare_measures(
     second_unit: UnitName,
 ) -> dict[str, Any]:
     """Tell which of two measures in different units is larger, and by what factor."""
-    here, there = UNITS[_unit(first_unit)], UNITS[_unit(second_unit)]
+    here, there = UNITS[_resolve_unit(first_unit)], UNITS[_resolve_unit(second_unit)]
     if here.quantity != there.quantity:
         raise ValueError(f"{first_unit} measures {here.quantity}, {second_unit} measures {there.quantity}")
     first = Fraction(str(first_value)) * here.factor + here.offset
@@ -201,10 +201,10 @@ def format_duration(
 
 
 TOOLS = (
-    reads("Convert units", convert_units),
-    reads("List units", list_units),
-    reads("Compare measures", compare_measures),
-    reads("Format bytes", format_bytes),
-    reads("Parse a duration", parse_duration),
-    reads("Format a duration", format_duration),
+    make_read_only_tool("Convert units", convert_units),
+    make_read_only_tool("List units", list_units),
+    make_read_only_tool("Compare measures", compare_measures),
+    make_read_only_tool("Format bytes", format_bytes),
+    make_read_only_tool("Parse a duration", parse_duration),
+    make_read_only_tool("Format a duration", format_duration),
 )

@@ -15,6 +15,6 @@ reference    writes docs/reference/python.md from the docstrings
 from portico.embedding.definitions import Format
 from portico.embedding.gateway import Gateway
 from portico.embedding.results import Match, Matches, Result, ServerInfo, ToolInfo
-from portico.embedding.sync import SyncGateway
+from portico.embedding.sync_gateway import SyncGateway
 
 __all__ = ["Format", "Gateway", "Match", "Matches", "Result", "ServerInfo", "SyncGateway", "ToolInfo"]

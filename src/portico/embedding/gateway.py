@@ -11,23 +11,23 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from portico.config import Config, Exposure
-from portico.disclosure import metatools
-from portico.disclosure.answer import refusal
-from portico.disclosure.question import Question
-from portico.embedding import definitions, replies, requests
-from portico.embedding.conversation import Conversation
+from portico.embedding import definitions, model_calls, provider_results
 from portico.embedding.definitions import Format
-from portico.embedding.offering import Offering
-from portico.embedding.portable import real_names
-from portico.embedding.results import Matches, Result, ServerInfo, ToolInfo, info_of, result_of
-from portico.embedding.settings import Servers, settle
+from portico.embedding.offered_tools import OfferedTools
+from portico.embedding.portable_schema import map_real_names
+from portico.embedding.results import Matches, Result, ServerInfo, ToolInfo, to_result, to_tool_info
+from portico.embedding.session import EmbeddedSession
+from portico.embedding.settings import Servers, resolve_settings
 from portico.errors import InvalidArguments, PorticoError, UnknownName
+from portico.meta_tools import tool_definitions
+from portico.meta_tools.search_request import SearchRequest
+from portico.rendering.tool_result import make_error_result
 from portico.upstream.backend import Raw
 
 Language = Literal["python", "lua", "javascript", "typescript"]
 Detail = Literal["brief", "schema", "full"]
 
-CLIENT = "python"
+DEFAULT_CLIENT_NAME = "python"
 """What an embedded gateway's caller is called in statistics and in the audit log, unless it has a name."""
 
 
@@ -47,7 +47,7 @@ class Gateway:
         exposure: Exposure | None = None,
         data_dir: "str | os.PathLike[str] | None" = None,
         in_memory: bool = False,
-        name: str = CLIENT,
+        name: str = DEFAULT_CLIENT_NAME,
     ) -> None:
         """Read the configuration; nothing is started yet. Raises `ConfigError`.
 
@@ -60,9 +60,9 @@ class Gateway:
         - `in_memory`: remember nothing. No file is read or written, and every server is asked anew.
         - `name`: what this agent is called in statistics and in the audit log.
         """
-        self._settings = settle(config, servers, profile=profile, exposure=exposure, data_dir=data_dir)
-        self._conversation = Conversation(self._settings, profile, name, in_memory=in_memory)
-        self._offering = Offering(self._settings.exposure)
+        self._settings = resolve_settings(config, servers, profile=profile, exposure=exposure, data_dir=data_dir)
+        self._session = EmbeddedSession(self._settings, profile, name, in_memory=in_memory)
+        self._offered_tools = OfferedTools(self._settings.exposure)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -81,21 +81,21 @@ class Gateway:
 
     async def open(self) -> Self:
         """Begin. Servers start when they are first needed, those nothing is known of at once."""
-        await self._conversation.open()
+        await self._session.open()
         return self
 
     async def close(self) -> None:
         """End: calls under way are cut off, and no process, socket or task is left. Idempotent."""
-        await self._conversation.close()
+        await self._session.close()
 
     async def ready(self, timeout: float | None = None) -> bool:
         """Wait until every server has been heard or has failed, for at most `timeout` seconds; whether they have."""
-        return await self._conversation.ready(timeout)
+        return await self._session.wait_until_listed(timeout)
 
     def servers(self) -> list[ServerInfo]:
         """Every server, and how it is."""
-        view = self._conversation.view
-        states, entries = view.sight.states(), view.snapshot.servers
+        view = self._session.view
+        states, entries = view.profile_state.get_server_states(), view.snapshot.servers
         return [
             ServerInfo(name, states[name].state, states[name].reason, len(entry.tools), entry.description)
             for name, entry in sorted(entries.items())
@@ -115,26 +115,26 @@ class Gateway:
         limit: int = 8,
     ) -> Matches:
         """Tools that do what the query says, best first. Raises `UnknownName` for a server that is not here."""
-        question = Question(query, server, tuple(tags), max_latency_ms, min_success_rate, limit, category=category)
-        return await self._conversation.search(question)
+        question = SearchRequest(query, server, tuple(tags), max_latency_ms, min_success_rate, limit, category=category)
+        return await self._session.search(question)
 
     async def tool(self, name: str) -> ToolInfo:
         """One tool, with its schemas. Names are read generously; raises `UnknownName` with the nearest."""
-        await self._conversation.heard(name)
-        return info_of(self._conversation.named(name))
+        await self._session.wait_for_first_listing(name)
+        return to_tool_info(self._session.find_tool(name))
 
     async def describe(self, *names: str, detail: Detail = "schema") -> str:
         """One to ten tools as an agent reads them: what they do, and every parameter. Raises `UnknownName`."""
-        await self._conversation.heard(*names)
+        await self._session.wait_for_first_listing(*names)
         for name in names:
-            self._conversation.named(name)
+            self._session.find_tool(name)
         asked = {"names": list(names), "detail": detail}
-        return (await self._conversation.meta(metatools.DESCRIBE, asked)).text
+        return (await self._session.call_meta_tool(tool_definitions.DESCRIBE_TOOLS, asked)).text
 
     async def browse(self, server: str | None = None, category: str | None = None, cursor: str | None = None) -> str:
         """Popular tools, categories and servers; or the tools of a server or category. As an agent reads it."""
-        asked = _given(server=server, category=category, cursor=cursor)
-        return (await self._conversation.meta(metatools.BROWSE, asked)).text
+        asked = _drop_none(server=server, category=category, cursor=cursor)
+        return (await self._session.call_meta_tool(tool_definitions.BROWSE_TOOLS, asked)).text
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, whole: bool = False) -> Result:
         """Run a tool. What the tool itself says went wrong is a result with `is_error`.
@@ -142,18 +142,18 @@ class Gateway:
         A result over the budget is summed up, and kept for `read_result`; `whole` gives it as it is, however large.
         Raises `UnknownName`, `InvalidArguments` (with what the tool takes), `BackendUnavailable`, `RemoteError` …
         """
-        conversation, given = self._conversation, dict(arguments or {})
+        conversation, given = self._session, dict(arguments or {})
         if not whole:
-            return await conversation.meta(metatools.CALL, {"name": name, "arguments": given})
-        await conversation.heard(name)
-        conversation.check(metatools.CALL)
-        flat = self._offering.flat(conversation.view.snapshot)[conversation.named(name).address]
-        return conversation.result(await conversation.asked(flat, given), name)
+            return await conversation.call_meta_tool(tool_definitions.CALL_TOOL, {"name": name, "arguments": given})
+        await conversation.wait_for_first_listing(name)
+        conversation.require_meta_tool(tool_definitions.CALL_TOOL)
+        flat = self._offered_tools.map_flat_names(conversation.view.snapshot)[conversation.find_tool(name).address]
+        return conversation.unwrap_result(await conversation.call_tool(flat, given), name)
 
     async def run_code(self, code: str, language: Language | None = None, timeout_s: float | None = None) -> Result:
         """Run a script that calls tools, in the sandbox. A script that fails is a result with `is_error`."""
-        asked = _given(code=code, language=language, timeout_s=timeout_s)
-        return await self._conversation.meta(metatools.CODE, asked)
+        asked = _drop_none(code=code, language=language, timeout_s=timeout_s)
+        return await self._session.call_meta_tool(tool_definitions.RUN_CODE, asked)
 
     async def run_workflow(
         self,
@@ -166,15 +166,15 @@ class Gateway:
         """Run steps, in parallel where they can be; an intent alone is answered with a plan of steps."""
         listed = [dict(step) for step in steps] if steps is not None else None
         values = dict(inputs) if inputs is not None else None
-        asked = _given(intent=intent, steps=listed, inputs=values, resume=resume)
-        return await self._conversation.meta(metatools.FLOW, asked)
+        asked = _drop_none(intent=intent, steps=listed, inputs=values, resume=resume)
+        return await self._session.call_meta_tool(tool_definitions.RUN_WORKFLOW, asked)
 
     async def read_result(
         self, result_id: str, *, path: str | None = None, grep: str | None = None, cursor: str | None = None
     ) -> str:
         """A part of a result that was too large: by JMESPath, by the lines that match, or the next page."""
-        asked = _given(result_id=result_id, path=path, grep=grep, cursor=cursor)
-        return (await self._conversation.meta(metatools.READ, asked)).text
+        asked = _drop_none(result_id=result_id, path=path, grep=grep, cursor=cursor)
+        return (await self._session.call_meta_tool(tool_definitions.READ_RESULT, asked)).text
 
     # --- for the model
 
@@ -199,21 +199,25 @@ class Gateway:
         - `cache`: Anthropic only. Keep the definitions in the prompt cache.
         - `defer`: Anthropic and OpenAI's Responses. Tools beside the meta-tools are loaded by the provider's search.
         """
-        form = definitions.checked(format)
+        form = definitions.check_format(format)
         if cache and form != "anthropic":
             raise InvalidArguments(f"cache is for anthropic; {form} has no such mark", advice="Leave it out.")
-        if defer and form not in definitions.DEFERRING:
+        if defer and form not in definitions.DEFERRING_FORMATS:
             raise InvalidArguments(
-                f"{form} cannot defer tools", advice=f"Formats that can: {', '.join(definitions.DEFERRING)}."
+                f"{form} cannot defer tools", advice=f"Formats that can: {', '.join(definitions.DEFERRING_FORMATS)}."
             )
         shown: Exposure = exposure or self._settings.exposure
-        chosen = await self._chosen(None if names is None else list(names), intent or "", shown)
-        self._offering.offered((one["name"] for one in chosen), shown if names is None else "meta")
+        chosen = await self._choose_definitions(None if names is None else list(names), intent or "", shown)
+        self._offered_tools.add((one["name"] for one in chosen), shown if names is None else "meta")
         if form == "langchain":
-            return self._for_langchain(chosen)
-        later = {one["name"] for one in chosen if one["name"] not in metatools.NAMES} if defer else set[str]()
-        made = definitions.rendered(form, chosen, frozenset(later))
-        return definitions.cached(made) if cache else made
+            return self._make_langchain_tools(chosen)
+        later = (
+            {one["name"] for one in chosen if one["name"] not in tool_definitions.META_TOOL_NAMES}
+            if defer
+            else set[str]()
+        )
+        made = definitions.render_definitions(form, chosen, frozenset(later))
+        return definitions.add_cache_control(made) if cache else made
 
     async def handle(self, format: Format, call: Any) -> Any:
         """Run the tool call of a model, and answer with what to give back to it.
@@ -222,84 +226,91 @@ class Gateway:
         role `tool` for Chat Completions, a `ToolMessage` for LangChain. Whatever goes wrong is told to the model there.
         Only tools are run that `tools` has told of. Raises `InvalidArguments` for what is no tool call.
         """
-        form = definitions.checked(format)
-        return await self._replied(form, requests.read(form, call))
+        form = definitions.check_format(format)
+        return await self._reply_to_call(form, model_calls.parse_call(form, call))
 
     async def handle_all(self, format: Format, blocks: Iterable[Any] | None) -> list[Any]:
         """Run every tool call among the blocks of a model's answer, at the same time; the answers in their order."""
-        form = definitions.checked(format)
+        form = definitions.check_format(format)
         # All are read before any is run: one that cannot be read leaves nothing half done.
-        calls = [requests.read(form, call) for call in requests.calls_in(form, blocks)]
-        return list(await asyncio.gather(*(self._replied(form, call) for call in calls)))
+        calls = [model_calls.parse_call(form, call) for call in model_calls.filter_calls(form, blocks)]
+        return list(await asyncio.gather(*(self._reply_to_call(form, call) for call in calls)))
 
     def offers(self, name: str) -> bool:
         """Whether a model that calls this name means a tool of this gateway."""
-        return self._offering.has(name, self._conversation.view)
+        return self._offered_tools.has(name, self._session.view)
 
-    async def _chosen(self, names: list[str] | None, intent: str, shown: Exposure) -> list[Raw]:
+    async def _choose_definitions(self, names: list[str] | None, intent: str, exposure: Exposure) -> list[Raw]:
         """MCP definitions of what a model is to be told of."""
-        conversation = self._conversation
+        conversation = self._session
         view = conversation.view
         # Before they are heard, what is told of them would change soon, and with it what providers cache.
-        await conversation.heard()
-        if names is None and shown in ("meta", "code") and not intent:
-            return await conversation.listed(exposure=shown)
-        if names is None and (intent or shown == "semantic"):
-            await conversation.encoded()
-            beside = replace(view.face, exposure=shown).enabled
-            listed = await conversation.listed(intent or view.face.intent)
-            return [one for one in listed if one["name"] in beside or one["name"] not in metatools.NAMES]
-        chosen = self._every_tool() if names is None else await self._picked(names)
-        view.tell(conversation.caller, chosen, listing=True)
+        await conversation.wait_for_first_listing()
+        if names is None and exposure in ("meta", "code") and not intent:
+            return await conversation.list_tools(exposure=exposure)
+        if names is None and (intent or exposure == "semantic"):
+            await conversation.wait_for_embeddings()
+            beside = replace(view.settings, exposure=exposure).enabled_meta_tools
+            listed = await conversation.list_tools(intent or view.settings.intent)
+            return [
+                one for one in listed if one["name"] in beside or one["name"] not in tool_definitions.META_TOOL_NAMES
+            ]
+        chosen = self._list_all_definitions() if names is None else await self._pick_definitions(names)
+        view.publish_shown(conversation.caller, chosen, listing=True)
         return chosen
 
-    def _every_tool(self) -> list[Raw]:
-        snapshot = self._conversation.view.snapshot
-        return [self._offering.definition(snapshot, tool) for tool in snapshot.tools.values()]
+    def _list_all_definitions(self) -> list[Raw]:
+        snapshot = self._session.view.snapshot
+        return [self._offered_tools.make_definition(snapshot, tool) for tool in snapshot.tools.values()]
 
-    async def _picked(self, names: list[str]) -> list[Raw]:
-        conversation = self._conversation
+    async def _pick_definitions(self, names: list[str]) -> list[Raw]:
+        conversation = self._session
         view, ours = conversation.view, dict[str, Raw]()
-        if not {*view.face.enabled}.isdisjoint(names):
-            ours = {one["name"]: one for one in await conversation.listed()}
-        return [ours.get(name) or self._offering.definition(view.snapshot, conversation.named(name)) for name in names]
+        if not {*view.settings.enabled_meta_tools}.isdisjoint(names):
+            ours = {one["name"]: one for one in await conversation.list_tools()}
+        return [
+            ours.get(name) or self._offered_tools.make_definition(view.snapshot, conversation.find_tool(name))
+            for name in names
+        ]
 
-    def _for_langchain(self, chosen: list[Raw]) -> list[Any]:
+    def _make_langchain_tools(self, chosen_definitions: list[Raw]) -> list[Any]:
         from portico.embedding import langchain
 
-        return langchain.tools(chosen, self._ask)
+        return langchain.make_tools(chosen_definitions, self._call_for_model)
 
-    async def _ask(self, name: str, arguments: Raw) -> Result:
+    async def _call_for_model(self, name: str, arguments: Raw) -> Result:
         """For tools that call by themselves: errors are results, for the model to read."""
-        return result_of(await self._handled(requests.Asked("", name, arguments)))
+        return to_result(await self._run_call(model_calls.ModelToolCall("", name, arguments)))
 
-    async def _replied(self, format: Format, asked: requests.Asked) -> Any:
-        raw = await self._handled(asked)
-        return replies.replied(format, asked, result_of(raw), raw)
+    async def _reply_to_call(self, format: Format, call: model_calls.ModelToolCall) -> Any:
+        raw = await self._run_call(call)
+        return provider_results.render_reply(format, call, to_result(raw), raw)
 
-    async def _handled(self, asked: requests.Asked) -> Raw:
+    async def _run_call(self, call: model_calls.ModelToolCall) -> Raw:
         """The raw answer to a model's call; its errors are answers too."""
-        conversation = self._conversation
+        conversation = self._session
         view = conversation.view
         try:
-            if asked.problem:
-                raise InvalidArguments(asked.problem, advice="Write them again, as the tool's schema has them.")
-            if not self._offering.has(asked.name, view):
-                there = ", ".join(self._offering.listed(view))
-                raise UnknownName(f"there is no tool {asked.name!r} here", advice=f"There is: {there}.")
-            if asked.name in view.face.enabled:
-                return await conversation.asked(asked.name, asked.arguments, self._offering.exposure)
-            tool, arguments = conversation.named(asked.name), asked.arguments
-            if real := real_names(tool.input_schema):
+            if call.problem:
+                raise InvalidArguments(call.problem, advice="Write them again, as the tool's schema has them.")
+            if not self._offered_tools.has(call.name, view):
+                there = ", ".join(self._offered_tools.list_names(view))
+                raise UnknownName(f"there is no tool {call.name!r} here", advice=f"There is: {there}.")
+            if call.name in view.settings.enabled_meta_tools:
+                return await conversation.call_tool(call.name, call.arguments, self._offered_tools.exposure)
+            tool, arguments = conversation.find_tool(call.name), call.arguments
+            if real := map_real_names(tool.input_schema):
                 arguments = {real.get(key, key): value for key, value in arguments.items()}
-            conversation.check(metatools.CALL)
+            conversation.require_meta_tool(tool_definitions.CALL_TOOL)
             # Not by its flat name: what a model reads keeps to the budget.
-            return await conversation.asked(metatools.CALL, {"name": tool.address, "arguments": arguments})
+            return await conversation.call_tool(
+                tool_definitions.CALL_TOOL, {"name": tool.address, "arguments": arguments}
+            )
         except PorticoError as error:
             if not conversation.is_open:
                 raise  # no model can do anything about that
-            return refusal(error)
+            return make_error_result(error)
 
 
-def _given(**arguments: Any) -> Raw:
+def _drop_none(**arguments: Any) -> Raw:
     return {name: value for name, value in arguments.items() if value is not None}

@@ -3,59 +3,64 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from portico.embedding.portable import portable
-from portico.embedding.replies import blocks
-from portico.embedding.requests import Asked
+from portico.embedding.model_calls import ModelToolCall
+from portico.embedding.portable_schema import make_portable
+from portico.embedding.provider_results import to_langchain_content
 from portico.embedding.results import Result
 from portico.errors import PorticoError
 from portico.upstream.backend import Raw
 
-_TAKEN = frozenset({"callbacks", "config", "run_manager", "self"})
+_RESERVED_PARAMETERS = frozenset({"callbacks", "config", "run_manager", "self"})
 """Parameters that LangChain takes for its own."""
 
-Ask = Callable[[str, dict[str, Any]], Awaitable[Result]]
-AskNow = Callable[[str, dict[str, Any]], Result]
+AsyncToolCall = Callable[[str, dict[str, Any]], Awaitable[Result]]
+SyncToolCall = Callable[[str, dict[str, Any]], Result]
 
 
-def tools(definitions: Iterable[Mapping[str, Any]], ask: Ask, ask_now: AskNow | None = None) -> list[Any]:
+def make_tools(
+    definitions: Iterable[Mapping[str, Any]], call_async: AsyncToolCall, call_sync: SyncToolCall | None = None
+) -> list[Any]:
     """A `StructuredTool` for each MCP definition; with `ask_now`, they can be called without a loop too."""
-    made = _library("langchain_core.tools")
+    made = _import_library("langchain_core.tools")
 
-    def outcome(result: Result) -> tuple[Any, Result]:
+    def to_outcome(result: Result) -> tuple[Any, Result]:
         if result.is_error:
-            raise made.ToolException(blocks(result))
-        return blocks(result), result
+            raise made.ToolException(to_langchain_content(result))
+        return to_langchain_content(result), result
 
-    def tool(definition: Mapping[str, Any]) -> Any:
-        name, (schema, real) = str(definition["name"]), _untaken(portable(definition.get("inputSchema") or {}))
+    def make_tool(definition: Mapping[str, Any]) -> Any:
+        name, (schema, real) = (
+            str(definition["name"]),
+            _rename_reserved(make_portable(definition.get("inputSchema") or {})),
+        )
 
-        def given(arguments: dict[str, Any]) -> dict[str, Any]:
+        def restore_names(arguments: dict[str, Any]) -> dict[str, Any]:
             return {real.get(key, key): value for key, value in arguments.items()}
 
-        async def later(**arguments: Any) -> tuple[Any, Result]:
-            return outcome(await ask(name, given(arguments)))
+        async def run_async(**arguments: Any) -> tuple[Any, Result]:
+            return to_outcome(await call_async(name, restore_names(arguments)))
 
-        def now(**arguments: Any) -> tuple[Any, Result]:
-            assert ask_now is not None
-            return outcome(ask_now(name, given(arguments)))
+        def run_sync(**arguments: Any) -> tuple[Any, Result]:
+            assert call_sync is not None
+            return to_outcome(call_sync(name, restore_names(arguments)))
 
         return made.StructuredTool(
             name=name,
             description=str(definition.get("description") or definition.get("title") or name),
             args_schema=schema,
-            coroutine=later,
-            func=now if ask_now is not None else None,
+            coroutine=run_async,
+            func=run_sync if call_sync is not None else None,
             response_format="content_and_artifact",
             handle_tool_error=True,
         )
 
-    return [tool(definition) for definition in definitions]
+    return [make_tool(definition) for definition in definitions]
 
 
-def _untaken(schema: Raw) -> tuple[Raw, dict[str, str]]:
+def _rename_reserved(schema: Raw) -> tuple[Raw, dict[str, str]]:
     """A schema whose parameters LangChain leaves alone, and what those that changed are really called."""
     told = {name: name for name in schema["properties"]}
-    for name in _TAKEN & told.keys():
+    for name in _RESERVED_PARAMETERS & told.keys():
         other = f"{name}_"
         while other in told:
             other += "_"
@@ -66,14 +71,16 @@ def _untaken(schema: Raw) -> tuple[Raw, dict[str, str]]:
     return {**schema, "properties": properties, **({"required": required} if required else {})}, other_names
 
 
-def message(asked: Asked, result: Result) -> Any:
+def make_message(call: ModelToolCall, result: Result) -> Any:
     """A `ToolMessage` that answers a call."""
-    made = _library("langchain_core.messages").ToolMessage
+    made = _import_library("langchain_core.messages").ToolMessage
     status = "error" if result.is_error else "success"
-    return made(content=blocks(result), tool_call_id=asked.id, name=asked.name, status=status, artifact=result)
+    return made(
+        content=to_langchain_content(result), tool_call_id=call.id, name=call.name, status=status, artifact=result
+    )
 
 
-def _library(name: str) -> Any:
+def _import_library(name: str) -> Any:
     import importlib
 
     try:

@@ -16,75 +16,84 @@ from portico import errors
 from portico.embedding import Gateway, Match, Matches, Result, ServerInfo, SyncGateway, ToolInfo
 
 MARK = "<!-- Written by `python -m portico.embedding.reference docs/reference/python.md` from here on. -->"
-_FACTS = (ToolInfo, Match, Matches, Result, ServerInfo)
+_DATACLASSES = (ToolInfo, Match, Matches, Result, ServerInfo)
 
 
-def reference() -> str:
+def render_reference() -> str:
     """Every public name, as Markdown."""
-    parts = [*_class(Gateway), *_same(), *(part for fact in _FACTS for part in _fact(fact)), *_errors()]
+    parts = [
+        *_render_class(Gateway),
+        *_render_sync_gateway(),
+        *(part for fact in _DATACLASSES for part in _render_dataclass(fact)),
+        *_render_errors(),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def filled_in(text: str) -> str:
+def fill_page(text: str) -> str:
     """A page with everything below its mark written anew."""
     head, mark, _ = text.partition(MARK)
     if not mark:
         raise ValueError(f"the page has no line {MARK}")
-    return f"{head}{MARK}\n\n{reference()}"
+    return f"{head}{MARK}\n\n{render_reference()}"
 
 
-def _class(made: type) -> Iterator[str]:
-    yield f"## `{made.__name__}`"
-    yield inspect.getdoc(made) or ""
-    yield _signature(made.__name__, made.__init__)
-    yield inspect.getdoc(made.__init__) or ""
-    for name, member in vars(made).items():
+def _render_class(cls: type) -> Iterator[str]:
+    yield f"## `{cls.__name__}`"
+    yield inspect.getdoc(cls) or ""
+    yield _render_signature(cls.__name__, cls.__init__)
+    yield inspect.getdoc(cls.__init__) or ""
+    for name, member in vars(cls).items():
         if name.startswith("_"):
             continue
-        yield f"### `{made.__name__}.{name}`"
+        yield f"### `{cls.__name__}.{name}`"
         if not isinstance(member, property):
-            yield _signature(name, member)
+            yield _render_signature(name, member)
         yield inspect.getdoc(member) or ""
 
 
-def _same() -> Iterator[str]:
+def _render_sync_gateway() -> Iterator[str]:
     yield "## `SyncGateway`"
     yield inspect.getdoc(SyncGateway) or ""
     names = [name for name in vars(SyncGateway) if not name.startswith("_")]
     yield f"It has {', '.join(f'`{name}`' for name in names)}, none of which is awaited."
 
 
-def _fact(made: type) -> Iterator[str]:
-    yield f"## `{made.__name__}`"
-    yield inspect.getdoc(made) or ""
-    assert is_dataclass(made)
-    told = _told(made)
-    own = [one for one in fields(made) if one.repr or one.name in told or one.name.endswith(("schema", "description"))]
-    lines = [_line(one.name, _type(one.type), told.get(one.name, "")) for one in own if one.name != "told"]
-    for name, member in vars(made).items():
+def _render_dataclass(cls: type) -> Iterator[str]:
+    yield f"## `{cls.__name__}`"
+    yield inspect.getdoc(cls) or ""
+    assert is_dataclass(cls)
+    told = _read_field_docs(cls)
+    own = [one for one in fields(cls) if one.repr or one.name in told or one.name.endswith(("schema", "description"))]
+    lines = [
+        _render_field(one.name, _render_type(one.type), told.get(one.name, "")) for one in own if one.name != "told"
+    ]
+    for name, member in vars(cls).items():
         getter = member.fget if isinstance(member, property) else getattr(member, "func", None)
         if getter is not None and not name.startswith("_"):
             lines.append(
-                _line(name, _type(inspect.get_annotations(getter).get("return", "")), inspect.getdoc(getter) or "")
+                _render_field(
+                    name, _render_type(inspect.get_annotations(getter).get("return", "")), inspect.getdoc(getter) or ""
+                )
             )
     yield "\n".join(lines)
 
 
-def _line(name: str, kind: str, said: str) -> str:
-    return f"- **`{name}`** ({kind})" + (f": {' '.join(said.split())}" if said else "")
+def _render_field(name: str, kind: str, doc: str) -> str:
+    return f"- **`{name}`** ({kind})" + (f": {' '.join(doc.split())}" if doc else "")
 
 
-def _told(made: type) -> dict[str, str]:
+def _read_field_docs(cls: type) -> dict[str, str]:
     """What the source says below each field, of a class and of those it is made from."""
     found: dict[str, str] = {}
-    for one in reversed(made.__mro__[:-1]):
+    for one in reversed(cls.__mro__[:-1]):
         if is_dataclass(one):
             source = inspect.getsource(one)
             found |= dict(re.findall(r'^    (\w+): [^\n]+\n    """(.+?)"""', source, re.MULTILINE | re.DOTALL))
     return found
 
 
-def _errors() -> Iterator[str]:
+def _render_errors() -> Iterator[str]:
     yield "## Errors"
     yield (
         "All are importable from `portico`, and each has `message`, `advice` (what to do about it), `retryable` and "
@@ -96,7 +105,7 @@ def _errors() -> Iterator[str]:
     yield "\n".join(f"- **`{one.__name__}`**: {inspect.getdoc(one)}" for one in named)
 
 
-def _signature(name: str, function: Any) -> str:
+def _render_signature(name: str, function: Any) -> str:
     signature = inspect.signature(function)
     parameters = [one for one in signature.parameters.values() if one.name != "self"]
     shown, starred = list[str](), False
@@ -108,8 +117,8 @@ def _signature(name: str, function: Any) -> str:
         star = "*" if one.kind is one.VAR_POSITIONAL else ""
         starred = starred or bool(star)
         default = "" if one.default is one.empty else f" = {one.default!r}"
-        shown.append(f"{star}{one.name}: {_type(one.annotation)}{default}")
-    returned = "" if name[0].isupper() else f" -> {_type(signature.return_annotation)}"
+        shown.append(f"{star}{one.name}: {_render_type(one.annotation)}{default}")
+    returned = "" if name[0].isupper() else f" -> {_render_type(signature.return_annotation)}"
     before = "await " if inspect.iscoroutinefunction(function) else ""
     line = f"{before}{name}({', '.join(shown)}){returned}"
     if len(line) > 100:
@@ -117,7 +126,7 @@ def _signature(name: str, function: Any) -> str:
     return f"```text\n{line}\n```"
 
 
-def _type(annotation: Any) -> str:
+def _render_type(annotation: Any) -> str:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("Self", "Gateway") or "None"
     # Pythons differ in how they write the same.
@@ -127,7 +136,7 @@ def _type(annotation: Any) -> str:
 def main() -> None:
     """Fill in the page that is named."""
     page = Path(sys.argv[1])
-    page.write_text(filled_in(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page.write_text(fill_page(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import Any, cast, overload
 
 from portico.catalog.tool import Tool
-from portico.disclosure.prose import first_sentence
-from portico.upstream import jsontext
+from portico.json_text import json_codec
+from portico.rendering.prose import extract_first_sentence
 from portico.upstream.backend import Raw
 
-KEPT = "portico://result/"
+RESULT_URI_PREFIX = "portico://result/"
 """Where results are kept that are too large to be answered whole."""
 
 
@@ -85,15 +85,15 @@ class Result:
     @cached_property
     def text(self) -> str:
         """What an agent reads: all that can be said in words."""
-        return "\n".join(filter(None, map(in_words, self.content))) or (
-            jsontext.dumps(self.structured).decode() if self.structured is not None else ""
+        return "\n".join(filter(None, map(render_block, self.content))) or (
+            json_codec.dumps(self.structured).decode() if self.structured is not None else ""
         )
 
     @property
     def result_id(self) -> str | None:
         """What `read_result` takes, where the answer was too large to be given whole."""
         uris = (str(one.get("uri", "")) for one in self.content if one.get("type") == "resource_link")
-        return next((uri.removeprefix(KEPT) for uri in uris if uri.startswith(KEPT)), None)
+        return next((uri.removeprefix(RESULT_URI_PREFIX) for uri in uris if uri.startswith(RESULT_URI_PREFIX)), None)
 
 
 @dataclass(frozen=True)
@@ -109,22 +109,22 @@ class ServerInfo:
     description: str = ""
 
 
-def info_of(tool: Tool) -> ToolInfo:
+def to_tool_info(tool: Tool) -> ToolInfo:
     """A tool of the catalog, for whoever writes an agent."""
-    return ToolInfo(**_facts(tool))
+    return ToolInfo(**_get_tool_fields(tool))
 
 
-def match_of(tool: Tool, score: float, also: tuple[str, ...]) -> Match:
+def to_match(tool: Tool, score: float, also: tuple[str, ...]) -> Match:
     """A tool that was found."""
-    return Match(**_facts(tool), score=score, also=also)
+    return Match(**_get_tool_fields(tool), score=score, also=also)
 
 
-def _facts(tool: Tool) -> dict[str, Any]:
+def _get_tool_fields(tool: Tool) -> dict[str, Any]:
     output = tool.definition.get("outputSchema")
     return {
         "name": tool.address,
         "server": tool.server,
-        "summary": first_sentence(tool.description) or first_sentence(tool.title),
+        "summary": extract_first_sentence(tool.description) or extract_first_sentence(tool.title),
         "description": tool.description,
         "input_schema": tool.input_schema,
         "output_schema": cast(Raw, output) if isinstance(output, dict) else None,
@@ -132,7 +132,7 @@ def _facts(tool: Tool) -> dict[str, Any]:
     }
 
 
-def result_of(raw: Mapping[str, Any]) -> Result:
+def to_result(raw: Mapping[str, Any]) -> Result:
     """A raw MCP result."""
     content, structured, meta = raw.get("content"), raw.get("structuredContent"), raw.get("_meta")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
@@ -144,7 +144,7 @@ def result_of(raw: Mapping[str, Any]) -> Result:
     )
 
 
-def in_words(block: Mapping[str, Any]) -> str:
+def render_block(block: Mapping[str, Any]) -> str:
     """A block of content as text; of what is none, what it is."""
     match block.get("type"):
         case "text":

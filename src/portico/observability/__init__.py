@@ -1,8 +1,6 @@
-"""What happened: use of every tool, and the tokens that clients were shown. Listens to events, writes in batches.
+"""The audit log, metrics and traces. Subscribes to events.
 
-statistics (pure sums) · usage (hears calls, knows how each tool does) · ledger (hears answers, knows what they cost) ·
-keeper (the one task that writes both)
-metrics (what a scrape shows) → tally (sums of what is heard), sources (gauges, read when somebody looks), lag (of the
-event loop), exposition (all of it in Prometheus' words, loaded by the first scrape)
-audit (a line for every call) → audit_chain (MACs that show whether lines were changed)
+audit → audit_chain            one line for each call, with MACs that show changes
+metrics → event_counter, metric_sources, event_loop_lag, prometheus
+tracing                        OpenTelemetry spans
 """

@@ -10,62 +10,62 @@ No tool is a label: with thousands of tools that would be more series than all t
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from portico.events import Bus
-from portico.observability.lag import Lag
-from portico.observability.sources import CacheUse, Count, Crowd, Kept, Sources
-from portico.observability.tally import Sums, Tally
+from portico.events import EventBus
+from portico.observability.event_counter import EventCounter, EventTotals
+from portico.observability.event_loop_lag import EventLoopLag
+from portico.observability.metric_sources import CacheStatistics, CountTools, MetricSources, RequestLoad, StoredItems
 from portico.storage.rows import LedgerTotal
-from portico.upstream.supervisor import Status
+from portico.upstream.lifecycle.supervisor import UpstreamStatus
 
-OPENMETRICS = "application/openmetrics-text"
+OPENMETRICS_TYPE = "application/openmetrics-text"
 
 
 @dataclass(frozen=True)
-class Reading:
+class MetricsSnapshot:
     """One moment, which may be written out anywhere: nothing in it changes any more."""
 
-    sums: Sums
-    statuses: tuple[Status, ...] = ()
+    totals: EventTotals
+    statuses: tuple[UpstreamStatus, ...] = ()
     tokens: LedgerTotal | None = None
-    catalog: Count | None = None
-    cache: CacheUse | None = None
-    results: Kept | None = None
+    catalog: CountTools | None = None
+    cache: CacheStatistics | None = None
+    results: StoredItems | None = None
     workers: Mapping[str, tuple[int, int | None]] | None = None
     clients: Mapping[str, int] | None = None
-    crowd: Crowd | None = None
-    recorded: bool | None = None
-    audited: bool | None = None
-    configured: bool | None = None
-    lag: float = 0.0
+    request_load: RequestLoad | None = None
+    is_record_usable: bool | None = None
+    is_audit_usable: bool | None = None
+    is_config_usable: bool | None = None
+    event_loop_lag_s: float = 0.0
 
-    def rendered(self, accept: str = "") -> tuple[bytes, str]:
+    def render(self, accept: str = "") -> tuple[bytes, str]:
         """The text and its type. Takes milliseconds, the first time a tenth of a second: not for the event loop."""
-        from portico.observability.exposition import text_of
+        from portico.observability.prometheus import render_metrics
 
-        return text_of(self, openmetrics=OPENMETRICS in accept.lower())
+        return render_metrics(self, openmetrics=OPENMETRICS_TYPE in accept.lower())
 
 
 class Metrics:
     """A gateway's figures. Heard and read in its event loop."""
 
-    def __init__(self, bus: Bus, sources: Sources | None = None) -> None:
-        self._sources = sources or Sources()
-        self._tally = Tally(bus, self._servers)
-        self._lag = Lag()
+    def __init__(self, bus: EventBus, sources: MetricSources | None = None) -> None:
+        self._sources = sources or MetricSources()
+        self._event_counter = EventCounter(bus, self._list_servers)
+        self._lag = EventLoopLag()
 
-    async def watch(self) -> None:
+    async def measure_lag(self) -> None:
         """Measure how late the event loop is, until cancelled; without it, that is told as 0."""
-        await self._lag.watch()
+        await self._lag.measure()
 
-    def end(self) -> None:
+    def unsubscribe(self) -> None:
         """Hear no more."""
-        self._tally.end()
+        self._event_counter.unsubscribe()
 
-    def reading(self) -> Reading:
+    def take_snapshot(self) -> MetricsSnapshot:
         """How everything stands now."""
         one = self._sources
-        return Reading(
-            self._tally.sums.copied(),
+        return MetricsSnapshot(
+            self._event_counter.totals.copy(),
             tuple(one.statuses()),
             one.tokens() if one.tokens is not None else None,
             one.catalog() if one.catalog is not None else None,
@@ -73,16 +73,16 @@ class Metrics:
             one.results() if one.results is not None else None,
             one.workers() if one.workers is not None else None,
             one.clients() if one.clients is not None else None,
-            one.crowd() if one.crowd is not None else None,
-            one.recorded() if one.recorded is not None else None,
-            one.audited() if one.audited is not None else None,
-            one.configured() if one.configured is not None else None,
-            self._lag.worst,
+            one.request_load() if one.request_load is not None else None,
+            one.is_record_usable() if one.is_record_usable is not None else None,
+            one.is_audit_usable() if one.is_audit_usable is not None else None,
+            one.is_config_usable() if one.is_config_usable is not None else None,
+            self._lag.max_delay_s,
         )
 
-    def rendered(self, accept: str = "") -> tuple[bytes, str]:
+    def render(self, accept: str = "") -> tuple[bytes, str]:
         """The text and its type, for whoever asks for it in this way: OpenMetrics, or Prometheus' own."""
-        return self.reading().rendered(accept)
+        return self.take_snapshot().render(accept)
 
-    def _servers(self) -> Collection[str]:
+    def _list_servers(self) -> Collection[str]:
         return {status.name for status in self._sources.statuses()}

@@ -29,38 +29,38 @@ from portico.upstream.backend import Raw
 
 __all__ = [
     "Span",
-    "asked",
-    "current",
-    "described",
-    "executing",
-    "failed",
-    "in_headers",
-    "in_meta",
-    "requested",
-    "silent",
-    "trace_of",
-    "within",
+    "get_current_span",
+    "get_trace_id",
+    "inject_headers",
+    "inject_meta",
+    "is_disabled",
+    "mark_failed",
+    "set_call_attributes",
+    "start_request_span",
+    "start_tool_span",
+    "start_upstream_span",
+    "use_span",
 ]
 
 _TRACER = trace.get_tracer("portico")
 """Whatever provider is installed later is asked by it."""
 _UNKNOWN = object()
 _W3C = TraceContextTextMapPropagator()
-_CONTEXT = ("traceparent", "tracestate")
-_LONGEST_NAME = 100
-_NOTHING: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
-_TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
-_NAMES: Mapping[type, str] = {asyncio.CancelledError: "cancelled"}
+_CONTEXT_KEYS = ("traceparent", "tracestate")
+_MAX_NAME_CHARS = 100
+_NO_SPAN: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
+_TARGET_ATTRIBUTES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+_ERROR_NAMES: Mapping[type, str] = {asyncio.CancelledError: "cancelled"}
 _TRANSPORTS = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
 
 
-def silent() -> bool:
+def is_disabled() -> bool:
     """Whether nobody collects spans."""
     # Asking the API for its provider costs more than all the rest: it looks into the environment each time.
     return getattr(trace, "_TRACER_PROVIDER", _UNKNOWN) is None and isinstance(_TRACER, ProxyTracer)
 
 
-def requested(
+def start_request_span(
     method: str,
     params: Mapping[str, Any] | None,
     attributes: Mapping[str, Any],
@@ -68,33 +68,33 @@ def requested(
 ) -> AbstractContextManager[Span]:
     """The span of a client's request; its parent is what the client named, in the request or beside it."""
     meta = params.get("_meta") if params else None
-    carried = _carried(meta) or _carried(headers)
+    carried = _extract_carrier(meta) or _extract_carrier(headers)
     # Ambient may be whatever request began the session: it is told of, and not taken for the parent.
     ambient = trace.get_current_span().get_span_context()
-    target = params.get("name") if params and method in _TARGETS else None
-    named = target[:_LONGEST_NAME] if isinstance(target, str) else ""
+    target = params.get("name") if params and method in _TARGET_ATTRIBUTES else None
+    named = target[:_MAX_NAME_CHARS] if isinstance(target, str) else ""
     span = _TRACER.start_span(
-        f"{method[:_LONGEST_NAME]} {named}".rstrip(),
+        f"{method[:_MAX_NAME_CHARS]} {named}".rstrip(),
         _W3C.extract(carried, Context()),
         SpanKind.SERVER,
         links=[Link(ambient)] if ambient.is_valid else None,
     )
     if span.is_recording():
-        span.set_attributes({"mcp.method.name": method[:_LONGEST_NAME], **attributes})
+        span.set_attributes({"mcp.method.name": method[:_MAX_NAME_CHARS], **attributes})
         _set_target(span, method, named)
-    return _inside(span)
+    return _enter_span(span)
 
 
-def executing(tool: str, tool_hash: str, meta: Any = None) -> AbstractContextManager[Span]:
+def start_tool_span(tool: str, tool_hash: str, meta: Any = None) -> AbstractContextManager[Span]:
     """The span of one execution; an error that leaves it is its status.
 
     It is part of the request that is being answered; where none is, of the trace that `meta` names.
     """
-    if silent():
-        return _NOTHING
+    if is_disabled():
+        return _NO_SPAN
     context = None
     if isinstance(meta, Mapping) and "traceparent" in meta and trace.get_current_span() is INVALID_SPAN:
-        context = _W3C.extract(_carried(meta), Context())
+        context = _W3C.extract(_extract_carrier(meta), Context())
     span = _TRACER.start_span(f"execute_tool {tool}", context)
     if span.is_recording():
         span.set_attributes(
@@ -106,43 +106,43 @@ def executing(tool: str, tool_hash: str, meta: Any = None) -> AbstractContextMan
                 "portico.tool.hash": tool_hash,
             }
         )
-    return _inside(span)
+    return _enter_span(span)
 
 
-def asked(method: str, target: str, server: str, kind: str) -> AbstractContextManager[Span]:
+def start_upstream_span(method: str, target: str, server: str, kind: str) -> AbstractContextManager[Span]:
     """The span of one request to a server."""
-    if silent():
-        return _NOTHING
-    target = target[:_LONGEST_NAME]
+    if is_disabled():
+        return _NO_SPAN
+    target = target[:_MAX_NAME_CHARS]
     span = _TRACER.start_span(f"{method} {target}" if target else method, None, SpanKind.CLIENT)
     if span.is_recording():
         span.set_attributes({"mcp.method.name": method, "portico.server": server, "portico.transport": kind})
         if transport := _TRANSPORTS.get(kind):
             span.set_attribute("network.transport", transport)
         _set_target(span, method, target)
-    return _inside(span)
+    return _enter_span(span)
 
 
-def current() -> Span:
+def get_current_span() -> Span:
     """The span that is being worked in, for whoever goes on with it elsewhere."""
-    return INVALID_SPAN if silent() else trace.get_current_span()
+    return INVALID_SPAN if is_disabled() else trace.get_current_span()
 
 
-def within(span: Span) -> AbstractContextManager[Any]:
+def use_span(span: Span) -> AbstractContextManager[Any]:
     """Go on in a span that another task or thread is in; it ends there, not here."""
     if span is INVALID_SPAN:
-        return _NOTHING
+        return _NO_SPAN
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
-def failed(span: Span, kind: str) -> None:
+def mark_failed(span: Span, kind: str) -> None:
     """There is an answer, and the answer is a failure."""
     if span.is_recording():
         span.set_attribute("error.type", kind)
         span.set_status(Status(StatusCode.ERROR, kind))
 
 
-def described(span: Span, *, attempts: int, repaired: bool, mismatched: bool, cached: bool = False) -> None:
+def set_call_attributes(span: Span, *, attempts: int, repaired: bool, mismatched: bool, cached: bool = False) -> None:
     """How it went: asked how often, with arguments that had to be made to fit, with an answer that was not declared."""
     if span.is_recording():
         span.set_attributes(
@@ -155,41 +155,44 @@ def described(span: Span, *, attempts: int, repaired: bool, mismatched: bool, ca
         )
 
 
-def in_meta(span: Span, params: Raw) -> Raw:
+def inject_meta(span: Span, params: Raw) -> Raw:
     """What goes to a server, with our span as its trace context; as it is where nothing records."""
     if not span.is_recording():
         return params
     meta = params.get("_meta")
     # The client's state of the trace goes with its own parent, and ours has it already.
-    rest = {key: value for key, value in meta.items() if key not in _CONTEXT} if isinstance(meta, Mapping) else {}
-    return {**params, "_meta": {**rest, **_carrier(span)}}
+    rest = {key: value for key, value in meta.items() if key not in _CONTEXT_KEYS} if isinstance(meta, Mapping) else {}
+    return {**params, "_meta": {**rest, **_make_carrier(span)}}
 
 
-def in_headers(span: Span, headers: Mapping[str, str]) -> Mapping[str, str]:
+def inject_headers(span: Span, headers: Mapping[str, str]) -> Mapping[str, str]:
     """The same for HTTP headers."""
-    return {**headers, **_carrier(span)} if span.is_recording() else headers
+    return {**headers, **_make_carrier(span)} if span.is_recording() else headers
 
 
-def trace_of(span: Span) -> str:
+def get_trace_id(span: Span) -> str:
     """The trace that a span is recorded in; empty where it is not."""
     return format_trace_id(span.get_span_context().trace_id) if span.is_recording() else ""
 
 
 @contextmanager
-def _inside(span: Span) -> Generator[Span]:
+def _enter_span(span: Span) -> Generator[Span]:
     """While it is the current one; one that is not recorded is it too, or what is in it would begin a new trace."""
     with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
         try:
             yield span
         except BaseException as error:
             if span.is_recording():
-                if (code := _code(error)) is not None:
+                if (code := _get_error_code(error)) is not None:
                     span.set_attribute("rpc.response.status_code", str(code))
-                failed(span, str(code or getattr(error, "kind", None) or _NAMES.get(type(error), type(error).__name__)))
+                mark_failed(
+                    span,
+                    str(code or getattr(error, "kind", None) or _ERROR_NAMES.get(type(error), type(error).__name__)),
+                )
             raise
 
 
-def _code(error: BaseException) -> int | None:
+def _get_error_code(error: BaseException) -> int | None:
     """The code of an error that came, or goes, as one of JSON-RPC; our own have theirs at the door only."""
     kind, code = getattr(error, "kind", "remote"), getattr(error, "code", None)
     return code if kind == "remote" and isinstance(code, int) else None
@@ -198,17 +201,17 @@ def _code(error: BaseException) -> int | None:
 def _set_target(span: Span, method: str, target: str) -> None:
     if method == "tools/call":
         span.set_attribute("gen_ai.operation.name", "execute_tool")
-    if target and method in _TARGETS:
-        span.set_attribute(_TARGETS[method], target)
+    if target and method in _TARGET_ATTRIBUTES:
+        span.set_attribute(_TARGET_ATTRIBUTES[method], target)
 
 
-def _carrier(span: Span) -> dict[str, str]:
+def _make_carrier(span: Span) -> dict[str, str]:
     carrier: dict[str, str] = {}
     _W3C.inject(carrier, trace.set_span_in_context(span))
     return carrier
 
 
-def _carried(given: Any) -> dict[str, str]:
-    if not isinstance(given, Mapping) or not isinstance(given.get("traceparent"), str):
+def _extract_carrier(source: Any) -> dict[str, str]:
+    if not isinstance(source, Mapping) or not isinstance(source.get("traceparent"), str):
         return {}
-    return {key: value for key in _CONTEXT if isinstance(value := given.get(key), str)}
+    return {key: value for key in _CONTEXT_KEYS if isinstance(value := source.get(key), str)}

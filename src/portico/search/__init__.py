@@ -12,36 +12,36 @@ Knows nothing of MCP, callers or storage, and never awaits: `Index.search` is a 
 """
 
 from portico.search.codec import UnreadableIndex
-from portico.search.dense.encoder import NAME, WIDTH, Encoder, EncoderUnavailable, Vector
-from portico.search.dense.encoder import shipped as shipped_encoder
-from portico.search.dense.text import compose, key_of, text_of
-from portico.search.document import Document, Hit, Lift, Ranking, Reason, fingerprint
-from portico.search.filters import Facts, Filters
+from portico.search.dense.document_text import compose_document_text, compose_text, compute_text_key
+from portico.search.dense.encoder import ENCODER_NAME, VECTOR_WIDTH, Encoder, EncoderUnavailable, Vector
+from portico.search.dense.encoder import get_shipped_encoder as shipped_encoder
+from portico.search.document import Boost, Hit, MatchReason, Ranking, SearchDocument, compute_fingerprint
+from portico.search.filters import SearchFilters, UsageFacts
 from portico.search.index import Index
-from portico.search.schema_text import SchemaText, read_schema
-from portico.search.search import Placement
+from portico.search.schema_text import SchemaText, extract_schema_text
+from portico.search.scored_query import Placement
 
 __all__ = [
-    "NAME",
-    "WIDTH",
-    "Document",
+    "ENCODER_NAME",
+    "VECTOR_WIDTH",
+    "Boost",
     "Encoder",
     "EncoderUnavailable",
-    "Facts",
-    "Filters",
     "Hit",
     "Index",
-    "Lift",
+    "MatchReason",
     "Placement",
     "Ranking",
-    "Reason",
     "SchemaText",
+    "SearchDocument",
+    "SearchFilters",
     "UnreadableIndex",
+    "UsageFacts",
     "Vector",
-    "compose",
-    "fingerprint",
-    "key_of",
-    "read_schema",
+    "compose_document_text",
+    "compose_text",
+    "compute_fingerprint",
+    "compute_text_key",
+    "extract_schema_text",
     "shipped_encoder",
-    "text_of",
 ]

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.dense import encoder
-from portico.search.dense.encoder import WIDTH
+from portico.search.dense.encoder import VECTOR_WIDTH
 from portico.search.dense.vectors import Vectors
-from portico.search.lexical import fields, kindred, tokens
+from portico.search.document_table import DocumentTable
+from portico.search.lexical import fields, synonyms, tokens
 from portico.search.lexical.postings import Postings
-from portico.search.roster import Roster
 
 _MAGIC = b"portico-index-4\n"
 _ALIGNMENT = 16
 _CHECKSUM = 4
 """Bytes of the checksum. It covers whatever follows it, so that no number in the header is believed unread."""
 _LENGTH = 8
-_ARRAYS: Mapping[str, str] = {
+_ARRAY_COLUMNS: Mapping[str, str] = {
     "starts": "<u4",
     "slots": "<u4",
     "strengths": "<u2",
@@ -36,64 +36,64 @@ _ARRAYS: Mapping[str, str] = {
     "copy_keys": "<u8",
     "vectors": "<i1",
 }
-_PEOPLE = ("ids", "names", "hashes", "groups", "categories", "tags")
-_KEYS = ("name_keys", "id_keys", "copy_keys")
-_TEXTS = (*_PEOPLE, "terms")
+_DOCUMENT_COLUMNS = ("ids", "names", "hashes", "groups", "categories", "tags")
+_KEY_COLUMNS = ("name_keys", "id_keys", "copy_keys")
+_TEXT_COLUMNS = (*_DOCUMENT_COLUMNS, "terms")
 
 
 class UnreadableIndex(ValueError):
     """These bytes are no index of this version: build it again from the documents."""
 
 
-def dump(roster: Roster, postings: Postings, vectors: Vectors) -> bytes:
+def dump(table: DocumentTable, postings: Postings, vectors: Vectors) -> bytes:
     """The tables as bytes; terms that lost their last document are left out."""
     postings = postings.without_dead_terms()
     columns: dict[str, Any] = {
-        "ids": roster.ids,
-        "names": roster.names,
-        "hashes": roster.hashes,
-        "groups": roster.groups,
-        "categories": roster.categories,
-        "tags": roster.tags,
+        "ids": table.ids,
+        "names": table.names,
+        "hashes": table.hashes,
+        "groups": table.groups,
+        "categories": table.categories,
+        "tags": table.tags,
         "terms": list(postings.vocabulary),
         "starts": postings.starts,
         "slots": postings.slots,
         "strengths": postings.strengths,
         "fields": postings.fields,
-        "name_keys": roster.name_keys,
-        "id_keys": roster.id_keys,
-        "copy_keys": roster.copy_keys,
+        "name_keys": table.name_keys,
+        "id_keys": table.id_keys,
+        "copy_keys": table.copy_keys,
         "vectors": vectors.rows.ravel(),
     }
-    parts = [_padded(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXTS]
-    parts += [_padded(columns[name].astype(dtype, copy=False).tobytes()) for name, dtype in _ARRAYS.items()]
+    parts = [_pad(json.dumps(columns[name], separators=(",", ":")).encode()) for name in _TEXT_COLUMNS]
+    parts += [_pad(columns[name].astype(dtype, copy=False).tobytes()) for name, dtype in _ARRAY_COLUMNS.items()]
     body = b"".join(parts)
     header = {
-        "recipe": _recipe(),
-        "sizes": dict(zip((*_TEXTS, *_ARRAYS), map(len, parts), strict=True)),
-        "counts": {name: len(columns[name]) for name in _ARRAYS},
+        "recipe": _compute_recipe(),
+        "sizes": dict(zip((*_TEXT_COLUMNS, *_ARRAY_COLUMNS), map(len, parts), strict=True)),
+        "counts": {name: len(columns[name]) for name in _ARRAY_COLUMNS},
     }
     head = json.dumps(header).encode()
     start = len(_MAGIC) + _CHECKSUM
-    front = _padded(bytes(start) + len(head).to_bytes(_LENGTH, "little") + head)[start:]
+    front = _pad(bytes(start) + len(head).to_bytes(_LENGTH, "little") + head)[start:]
     checksum = zlib.crc32(body, zlib.crc32(front))
     return b"".join((_MAGIC, checksum.to_bytes(_CHECKSUM, "little"), front, body))
 
 
-def load(blob: bytes | memoryview) -> tuple[Roster, Postings, Vectors]:
+def load(blob: bytes | memoryview) -> tuple[DocumentTable, Postings, Vectors]:
     """The tables that were dumped. The arrays are views of `blob`."""
     try:
-        header, at = _header(blob)
-        if header["recipe"] != _recipe():
+        header, at = _read_header(blob)
+        if header["recipe"] != _compute_recipe():
             raise UnreadableIndex("The index was written by another version. Build it again from the documents.")
-        return _tables(_columns(blob, header, at))
+        return _build_tables(_read_columns(blob, header, at))
     except UnreadableIndex:
         raise
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
         raise UnreadableIndex(f"Not an index: {error}. Build it again from the documents.") from error
 
 
-def _header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
+def _read_header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
     if bytes(blob[: len(_MAGIC)]) != _MAGIC:
         raise UnreadableIndex("Not an index of this version. Build it again from the documents.")
     checked = len(_MAGIC) + _CHECKSUM
@@ -104,29 +104,29 @@ def _header(blob: bytes | memoryview) -> tuple[dict[str, Any], int]:
     return json.loads(bytes(blob[start:end])), end + -end % _ALIGNMENT
 
 
-def _columns(blob: bytes | memoryview, header: Mapping[str, Any], at: int) -> dict[str, Any]:
+def _read_columns(blob: bytes | memoryview, header: Mapping[str, Any], at: int) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    for name in (*_TEXTS, *_ARRAYS):
+    for name in (*_TEXT_COLUMNS, *_ARRAY_COLUMNS):
         size = header["sizes"][name]
-        if name in _ARRAYS:
-            columns[name] = _array(blob, _ARRAYS[name], header["counts"][name], at)
+        if name in _ARRAY_COLUMNS:
+            columns[name] = _read_array(blob, _ARRAY_COLUMNS[name], header["counts"][name], at)
         else:
             columns[name] = json.loads(bytes(blob[at : at + size]))
         at += size
     return columns
 
 
-def _tables(columns: dict[str, Any]) -> tuple[Roster, Postings, Vectors]:
+def _build_tables(columns: dict[str, Any]) -> tuple[DocumentTable, Postings, Vectors]:
     for name in ("groups", "categories"):
         columns[name] = list(map(sys.intern, columns[name]))
     columns["tags"] = [tuple(map(sys.intern, tags)) if tags else () for tags in columns["tags"]]
-    roster = Roster(*(columns[name] for name in (*_PEOPLE, *_KEYS)))
+    roster = DocumentTable(*(columns[name] for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS)))
     vocabulary = {term: number for number, term in enumerate(columns["terms"])}
     postings = Postings(vocabulary, *(columns[name] for name in ("starts", "slots", "strengths", "fields")))
-    vectors = Vectors(columns["vectors"].reshape(-1, WIDTH))
+    vectors = Vectors(columns["vectors"].reshape(-1, VECTOR_WIDTH))
     starts, slots, count = postings.starts, postings.slots, len(roster.ids)
     fits = (
-        all(len(columns[name]) == count for name in (*_PEOPLE, *_KEYS))
+        all(len(columns[name]) == count for name in (*_DOCUMENT_COLUMNS, *_KEY_COLUMNS))
         and len(vectors.rows) == count
         and len(starts) == len(vocabulary) + 1 == len(columns["terms"]) + 1
         and len(slots) == len(postings.strengths) == len(postings.fields) == starts[-1]
@@ -139,23 +139,23 @@ def _tables(columns: dict[str, Any]) -> tuple[Roster, Postings, Vectors]:
     return roster, postings, vectors
 
 
-def _array(blob: bytes | memoryview, dtype: str, count: int, at: int) -> NDArray[Any]:
+def _read_array(blob: bytes | memoryview, dtype: str, count: int, at: int) -> NDArray[Any]:
     found = np.frombuffer(blob, dtype=dtype, count=count, offset=at)
     return found if sys.byteorder == "little" else found.astype(found.dtype.newbyteorder("="))
 
 
-def _padded(part: bytes) -> bytes:
+def _pad(part: bytes) -> bytes:
     return part + b" " * (-len(part) % _ALIGNMENT)
 
 
-def _recipe() -> str:
+def _compute_recipe() -> str:
     """What the postings of a document depend on besides the document."""
     ingredients = (
         fields.FIELDS,
         fields.SATURATION,
-        fields.LENGTH,
-        sorted(kindred.CONCEPTS.items()),
+        fields.LENGTH_NORMALISATION,
+        sorted(synonyms.CONCEPTS.items()),
         sorted(tokens.STOP_WORDS),
-        (encoder.NAME, encoder.PEAK),
+        (encoder.ENCODER_NAME, encoder.QUANTISATION_PEAK),
     )
     return f"{tokens.VERSION}/{unicodedata.unidata_version}/{zlib.crc32(repr(ingredients).encode()):08x}"

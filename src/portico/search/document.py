@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SearchDocument:
     """One tool as text, already taken apart by field."""
 
     id: str
@@ -30,26 +30,26 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class MatchReason:
     """Why a document was found: one word of the query, and where it stands in the document."""
 
     word: str
     fields: tuple[str, ...]
     score: float
     """What the word added to the hit's score."""
-    kindred: bool = False
+    is_synonym: bool = False
     """The document has only a related word (`delete` for `remove`)."""
-    corrected: str = ""
+    correction: str = ""
     """What the word was taken for, as it stands nowhere here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lift:
+class Boost:
     """What use of the past adds to a document's score, and why."""
 
     amount: float
     reasons: tuple[str, ...] = ()
-    popular: float = 0.0
+    popularity: float = 0.0
     """The part of it that is for being called often."""
 
 
@@ -60,18 +60,18 @@ class Hit:
     id: str
     score: float
     """0 … 1 within its ranking, lifts added; 2 and more for a tool whose name the query is."""
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[MatchReason, ...] = ()
     """The words of the query that it has."""
-    lacking: tuple[str, ...] = ()
+    missing_words: tuple[str, ...] = ()
     """The telling words of the query that it does not have."""
-    lexical: float = 0.0
+    lexical_score: float = 0.0
     """The share of a perfect match by words that it reaches."""
-    dense: float | None = None
+    similarity: float | None = None
     """How near its meaning is to the query's, as a cosine; None where no vector is known."""
-    lift: Lift | None = None
-    named: bool = False
+    boost: Boost | None = None
+    is_name_match: bool = False
     """The query is its name or address: no other signal counts as much."""
-    twins: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
     """Documents of other groups that say the same, best first: they have no place of their own."""
 
 
@@ -82,23 +82,23 @@ class Ranking:
     hits: tuple[Hit, ...]
     total: int
     """How many documents matched at all, under the filter."""
-    best: float
+    confidence: float
     """0 … 1: how sure it is that the first hits serve the query. 0: nothing matched."""
-    weak: bool = False
+    is_weak: bool = False
     """Nothing here fits: say so before showing the hits."""
-    unsure: bool = False
+    is_unsure: bool = False
     """Something may fit, or may not."""
-    cut: float = 0.0
+    weak_threshold: float = 0.0
     """Below what nothing fits."""
-    near: tuple[str, ...] = ()
+    nearest_groups: tuple[str, ...] = ()
     """The groups of the nearest documents, nearest first: where to look if nothing fits."""
-    dense: bool = False
+    uses_embeddings: bool = False
     """Whether meaning was searched, or words alone."""
-    more: bool = False
+    has_more: bool = False
     """Whether there are hits after these."""
 
 
-def fingerprint(*parts: str) -> str:
+def compute_fingerprint(*parts: str) -> str:
     """A hash for `Document.hash`: of the tool's own hash and whatever else the document was made from."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from portico.search.roster import Mask, Roster
+from portico.search.document_table import DocumentTable, Mask
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class UsageFacts:
     """What use has shown of one tool."""
 
     calls: int = 0
@@ -23,7 +23,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class SearchFilters:
     """What a document must be like. A tool that was never called passes for its latency and success."""
 
     groups: Collection[str] | None = None
@@ -34,32 +34,32 @@ class Filters:
     min_success_rate: float | None = None
 
     @property
-    def everything(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing is filtered."""
-        return self == Filters()
+        return self == SearchFilters()
 
 
-NO_FILTERS = Filters()
+NO_FILTERS = SearchFilters()
 
 
-def mask(filters: Filters, roster: Roster, facts: Mapping[str, Facts]) -> Mask | None:
+def build_filter_mask(filters: SearchFilters, table: DocumentTable, facts: Mapping[str, UsageFacts]) -> Mask | None:
     """Which slots pass; None if all do."""
-    if filters.everything:
+    if filters.is_empty:
         return None
-    passing = roster.taken.copy() if filters.groups is None else roster.mask_of_groups(filters.groups)
+    passing = table.occupied_slots.copy() if filters.groups is None else table.build_group_mask(filters.groups)
     if filters.categories or filters.tags:
         categories, tags = set(map(str.casefold, filters.categories)), set(map(str.casefold, filters.tags))
         for slot in np.flatnonzero(passing).tolist():
-            labels = set(map(str.casefold, roster.tags[slot]))
-            category = roster.categories[slot].casefold()
+            labels = set(map(str.casefold, table.tags[slot]))
+            category = table.categories[slot].casefold()
             passing[slot] = (not categories or category in categories) and (not tags or bool(tags & labels))
     if filters.max_latency_ms is not None or filters.min_success_rate is not None:
         for id_, fact in facts.items():
-            if (slot := roster.slots.get(id_)) is not None and not _quick_and_sound(fact, filters):
+            if (slot := table.slot_by_id.get(id_)) is not None and not _meets_usage_limits(fact, filters):
                 passing[slot] = False
     return passing
 
 
-def _quick_and_sound(fact: Facts, filters: Filters) -> bool:
+def _meets_usage_limits(fact: UsageFacts, filters: SearchFilters) -> bool:
     quick = filters.max_latency_ms is None or not fact.calls or fact.latency_ms <= filters.max_latency_ms
     return quick and (filters.min_success_rate is None or fact.success_rate >= filters.min_success_rate)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from portico.search import codec, nearest
+from portico.search import codec, nearest_names
 from portico.search.dense.encoder import Encoder, EncoderUnavailable, Vector
 from portico.search.dense.vectors import Vectors
-from portico.search.document import Document, Lift, Ranking
-from portico.search.filters import NO_FILTERS, Facts, Filters, mask
+from portico.search.document import Boost, Ranking, SearchDocument
+from portico.search.document_table import DocumentTable, Mask
+from portico.search.filters import NO_FILTERS, SearchFilters, UsageFacts, build_filter_mask
+from portico.search.lexical.posting_builder import build_entries
 from portico.search.lexical.postings import Postings
-from portico.search.lexical.query import read_query
-from portico.search.lexical.reading import read
-from portico.search.roster import Mask, Roster
-from portico.search.search import Asked, Placement, place, rank
+from portico.search.lexical.query import parse_query
+from portico.search.scored_query import Placement, ScoredQuery, build_ranking, find_placement
 
-Allow = Callable[[str], bool] | Mask
+IdFilter = Callable[[str], bool] | Mask
 """Which ids may be found, as a question or worked out by `Index.mask`."""
 
 
@@ -31,7 +31,7 @@ Allow = Callable[[str], bool] | Mask
 class Index:
     """Documents, ready to be searched."""
 
-    _roster: Roster
+    _table: DocumentTable
     _postings: Postings
     _vectors: Vectors
     encoder: Encoder | None = None
@@ -39,30 +39,32 @@ class Index:
 
     @classmethod
     def build(
-        cls, documents: Iterable[Document], previous: "Index | None" = None, *, encoder: Encoder | None = None
+        cls, documents: Iterable[SearchDocument], previous: "Index | None" = None, *, encoder: Encoder | None = None
     ) -> "Index":
         """An index of exactly these documents. Groups that `previous` holds unchanged are not read again."""
-        groups: dict[str, dict[str, Document]] = {}
+        groups: dict[str, dict[str, SearchDocument]] = {}
         for document in documents:
             groups.setdefault(document.group, {})[document.id] = document
-        index = previous or cls(Roster.empty(), Postings.empty(), Vectors.empty(), encoder)
-        changed: dict[str, Sequence[Document]] = {
+        index = previous or cls(DocumentTable.empty(), Postings.empty(), Vectors.empty(), encoder)
+        changed: dict[str, Sequence[SearchDocument]] = {
             group: tuple(members.values())
             for group, members in groups.items()
-            if not index.holds(group, {document.id: document.hash for document in members.values()})
+            if not index.has_group(group, {document.id: document.hash for document in members.values()})
         }
         changed.update((group, ()) for group in index.groups if group not in groups)
         return index.replace(changed) if changed else index
 
-    def replace(self, changed: Mapping[str, Sequence[Document]]) -> "Index":
+    def replace(self, changed: Mapping[str, Sequence[SearchDocument]]) -> "Index":
         """An index in which each of these groups consists of exactly these documents; none removes the group."""
-        roster, gone, slots = self._roster.replace(changed)
+        roster, gone, slots = self._table.replace(changed)
         documents = [document for members in changed.values() for document in members]
         vocabulary = dict(self._postings.vocabulary)
-        entries = read(documents, slots, vocabulary)
+        entries = build_entries(documents, slots, vocabulary)
         leaving = np.array(gone, dtype=np.uint32)
         # A document that did not change keeps its vector, wherever it now sits.
-        kept = {self._roster.hashes[slot]: self._vectors.rows[slot] for slot in gone if self._vectors.known[slot]}
+        kept = {
+            self._table.hashes[slot]: self._vectors.rows[slot] for slot in gone if self._vectors.encoded_slots[slot]
+        }
         moved = {slot: kept[it.hash] for slot, it in zip(slots, documents, strict=True) if it.hash in kept}
         return Index(
             roster,
@@ -73,47 +75,47 @@ class Index:
 
     def with_vectors(self, vectors: Mapping[str, Vector]) -> "Index":
         """This index with these documents' vectors, by id; ids it does not have are passed over."""
-        added = {slot: row for id_, row in vectors.items() if (slot := self._roster.slots.get(id_)) is not None}
-        spliced = self._vectors.splice(len(self._roster.ids), np.empty(0, dtype=np.uint32), added)
-        return Index(self._roster, self._postings, spliced, self.encoder)
+        added = {slot: row for id_, row in vectors.items() if (slot := self._table.slot_by_id.get(id_)) is not None}
+        spliced = self._vectors.splice(len(self._table.ids), np.empty(0, dtype=np.uint32), added)
+        return Index(self._table, self._postings, spliced, self.encoder)
 
     @property
     def unencoded_count(self) -> int:
         """How many documents have no vector yet."""
-        return int(np.count_nonzero(self._roster.taken & ~self._vectors.known))
+        return int(np.count_nonzero(self._table.occupied_slots & ~self._vectors.encoded_slots))
 
-    def unencoded(self, group: str) -> Sequence[str]:
+    def list_unencoded(self, group: str) -> Sequence[str]:
         """The ids of a group's documents that have no vector yet."""
-        known, ids = self._vectors.known, self._roster.ids
-        return [ids[slot] for slot in self._roster.members.get(group, ()) if not known[slot]]
+        known, ids = self._vectors.encoded_slots, self._table.ids
+        return [ids[slot] for slot in self._table.slots_by_group.get(group, ()) if not known[slot]]
 
-    def unencoded_groups(self) -> Mapping[str, Sequence[str]]:
+    def list_unencoded_by_group(self) -> Mapping[str, Sequence[str]]:
         """The groups with documents that have no vector yet, and the ids of those."""
         found: dict[str, list[str]] = {}
-        for slot in np.flatnonzero(self._roster.taken & ~self._vectors.known).tolist():
-            found.setdefault(self._roster.groups[slot], []).append(self._roster.ids[slot])
+        for slot in np.flatnonzero(self._table.occupied_slots & ~self._vectors.encoded_slots).tolist():
+            found.setdefault(self._table.groups[slot], []).append(self._table.ids[slot])
         return found
 
-    def holds(self, group: str, hashes: Mapping[str, str]) -> bool:
+    def has_group(self, group: str, hashes: Mapping[str, str]) -> bool:
         """Whether the group is indexed with exactly these documents (id → hash): then there is nothing to replace."""
-        return self._roster.holds(group, hashes)
+        return self._table.has_group(group, hashes)
 
     @property
     def groups(self) -> Collection[str]:
         """The groups that have documents here."""
-        return self._roster.members.keys()
+        return self._table.slots_by_group.keys()
 
     def __len__(self) -> int:
-        return self._roster.count
+        return self._table.count
 
-    def category(self, id_: str) -> str:
+    def get_category(self, id_: str) -> str:
         """The category of a document; empty for one that is not here."""
-        slot = self._roster.slots.get(id_)
-        return self._roster.categories[slot] if slot is not None else ""
+        slot = self._table.slot_by_id.get(id_)
+        return self._table.categories[slot] if slot is not None else ""
 
-    def mask(self, allow: Callable[[str], bool]) -> Mask:
+    def build_mask(self, allow: Callable[[str], bool]) -> Mask:
         """A filter, worked out once for many searches of this index."""
-        return self._roster.mask(allow)
+        return self._table.build_mask(allow)
 
     def search(
         self,
@@ -121,62 +123,64 @@ class Index:
         limit: int = 8,
         *,
         offset: int = 0,
-        filters: Filters = NO_FILTERS,
-        allow: Allow | None = None,
-        lifts: Mapping[str, Lift] | None = None,
-        facts: Mapping[str, Facts] | None = None,
+        filters: SearchFilters = NO_FILTERS,
+        allow: IdFilter | None = None,
+        boosts: Mapping[str, Boost] | None = None,
+        facts: Mapping[str, UsageFacts] | None = None,
     ) -> Ranking:
         """The documents that match best, among those that `filters` and `allow` let pass; equals are ordered by id."""
-        allowed = self._allowed(filters, allow, facts or {})
-        return rank(self._asked(query, allowed, lifts or {}), limit, offset)
+        allowed = self._combine_masks(filters, allow, facts or {})
+        return build_ranking(self._score_query(query, allowed, boosts or {}), limit, offset)
 
-    def meaning(self, query: str) -> Vector | None:
+    def encode_query(self, query: str) -> Vector | None:
         """The vector of a query, as `search` compares it with the documents'; None where it compares words alone."""
         # Whether it asks for anything does not depend on what is known: no spelling is looked up for it.
-        read = read_query(query, Postings.empty())
-        if self.encoder is None or not read.wanted or not self._vectors.known.any():
+        read = parse_query(query, Postings.empty())
+        if self.encoder is None or not read.terms or not self._vectors.encoded_slots.any():
             return None
         try:
-            return self.encoder.query(read.text)
+            return self.encoder.encode_query(read.text)
         except EncoderUnavailable:
             return None
 
-    def place(
+    def find_placement(
         self,
         query: str,
         id_: str,
         *,
-        filters: Filters = NO_FILTERS,
-        allow: Allow | None = None,
-        lifts: Mapping[str, Lift] | None = None,
-        facts: Mapping[str, Facts] | None = None,
+        filters: SearchFilters = NO_FILTERS,
+        allow: IdFilter | None = None,
+        boosts: Mapping[str, Boost] | None = None,
+        facts: Mapping[str, UsageFacts] | None = None,
     ) -> Placement | None:
         """Where one document stands for a query, and why; None for an unknown id."""
-        slot = self._roster.slots.get(id_)
+        slot = self._table.slot_by_id.get(id_)
         if slot is None:
             return None
-        allowed = self._allowed(filters, allow, facts or {})
+        allowed = self._combine_masks(filters, allow, facts or {})
         if allowed is not None and not allowed[slot]:
-            return place(self._asked(query, None, lifts or {}), slot, filtered=True)
-        return place(self._asked(query, allowed, lifts or {}), slot)
+            return find_placement(self._score_query(query, None, boosts or {}), slot, is_filtered=True)
+        return find_placement(self._score_query(query, allowed, boosts or {}), slot)
 
-    def _asked(self, query: str, allowed: Mask | None, lifts: Mapping[str, Lift]) -> Asked:
-        return Asked.of(query, self._roster, self._postings, self._vectors, self.encoder, allowed, lifts)
+    def _score_query(self, query: str, allowed: Mask | None, boosts: Mapping[str, Boost]) -> ScoredQuery:
+        return ScoredQuery.from_text(query, self._table, self._postings, self._vectors, self.encoder, allowed, boosts)
 
-    def _allowed(self, filters: Filters, allow: Allow | None, facts: Mapping[str, Facts]) -> Mask | None:
-        passing = mask(filters, self._roster, facts)
+    def _combine_masks(
+        self, filters: SearchFilters, allow: IdFilter | None, facts: Mapping[str, UsageFacts]
+    ) -> Mask | None:
+        passing = build_filter_mask(filters, self._table, facts)
         if allow is None:
             return passing
-        allowed = self._roster.mask(allow) if callable(allow) else allow
+        allowed = self._table.build_mask(allow) if callable(allow) else allow
         return allowed if passing is None else passing & allowed
 
-    def nearest_names(self, name: str, limit: int = 5) -> list[str]:
+    def find_nearest_names(self, name: str, limit: int = 5) -> list[str]:
         """The ids whose name or address is spelt most like `name`, nearest first; none if nothing is near."""
-        return nearest.nearest_names(name, self._roster, limit)
+        return nearest_names.find_nearest_names(name, self._table, limit)
 
     def dump(self) -> bytes:
         """The index as bytes for `load`."""
-        return codec.dump(self._roster, self._postings, self._vectors)
+        return codec.dump(self._table, self._postings, self._vectors)
 
     @classmethod
     def load(cls, blob: bytes | memoryview, *, encoder: Encoder | None = None) -> "Index":

@@ -7,25 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.search.dense.vectors import Vectors
-from portico.search.roster import Roster
+from portico.search.document_table import DocumentTable
 
-TWINS = 0.93
+DUPLICATE_SIMILARITY = 0.93
 """Tools of two servers whose texts are this near say the same in other words."""
-TWINS_OF_ONE_NAME = 0.78
+SAME_NAME_DUPLICATE_SIMILARITY = 0.78
 """Where the names are the same, less is enough."""
-_PATIENCE = 0.5
+_NEED_DECAY = 0.5
 """What is left of a need's weight each time a tool is placed for it."""
-_GROUPED = 256
+_GROUPING_LIMIT = 256
 """First places within which twins are looked for: it takes comparing each with each."""
-_SPARE = 24
+_SPARE_PLACES = 24
 """Places looked at beyond those asked for, because twins give theirs up."""
-_REACH = 24
+_MAX_DUPLICATE_DISTANCE = 24
 """A twin stands at most so many ranks behind the last of its group: whoever shows a place knows all who share it."""
 
 
-def leaders(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
+def select_top_slots(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> list[int]:
     """The slots on the first `places` by falling score, then id. A score of 0 has no place."""
-    found = np.flatnonzero(scores >= _floor(scores, places))
+    found = np.flatnonzero(scores >= _find_score_floor(scores, places))
     ties: list[int] = []
     if places < len(found):
         last = np.partition(scores[found], len(found) - places)[len(found) - places]
@@ -36,7 +36,7 @@ def leaders(scores: NDArray[np.float32], ids: Sequence[str], places: int) -> lis
     return [*first, *heapq.nsmallest(places - len(first), ties, key=ids.__getitem__)]
 
 
-def in_turn(
+def interleave_needs(
     ranked: Sequence[int], scores: NDArray[np.float32], needs: Sequence[NDArray[np.float32]], share: float
 ) -> list[int]:
     """The ranked slots in an order that serves every need early: a need that has its tool waits for the others."""
@@ -53,48 +53,58 @@ def in_turn(
         chosen = int(np.argmax(now))
         order.append(int(slots[chosen]))
         left[chosen] = False
-        patience[int(np.argmax(worth[:, chosen]))] *= _PATIENCE
+        patience[int(np.argmax(worth[:, chosen]))] *= _NEED_DECAY
     return order
 
 
-def with_spare(places: int) -> int:
+def add_spare_places(places: int) -> int:
     """How many leaders to look at for so many places after grouping."""
-    return 2 * places + _SPARE
+    return 2 * places + _SPARE_PLACES
 
 
-def grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Collection[str]) -> dict[int, list[int]]:
+def group_duplicates(
+    ranked: Sequence[int], vectors: Vectors, table: DocumentTable, named_groups: Collection[str]
+) -> dict[int, list[int]]:
     """The leaders with their twins: a slot that says the same as a better one of another group stands behind it.
 
     Not a tool of a group that was `named`: that one was meant. Far down the list everyone keeps a place.
     """
-    found = _grouped(ranked[:_GROUPED], vectors, roster, named)
+    found = _group_first_places(ranked[:_GROUPING_LIMIT], vectors, table, named_groups)
     behind = {slot for twins in found.values() for slot in twins}
-    found.update((slot, []) for slot in ranked[_GROUPED:] if slot not in behind)
+    found.update((slot, []) for slot in ranked[_GROUPING_LIMIT:] if slot not in behind)
     return found
 
 
-def ranks_to_know(ranked: Sequence[int], grouped: Mapping[int, Sequence[int]], page: Sequence[int]) -> int:
+def count_required_ranks(ranked: Sequence[int], duplicates: Mapping[int, Sequence[int]], page: Sequence[int]) -> int:
     """How many ranks to look at, so that nobody beyond them can belong to a place of this page."""
     ranks = {slot: rank for rank, slot in enumerate(ranked)}
-    last = max((ranks[slot] for leader in page for slot in (leader, *grouped[leader])), default=-1)
-    return min(last + _REACH + 1, _GROUPED)
+    last = max((ranks[slot] for leader in page for slot in (leader, *duplicates[leader])), default=-1)
+    return min(last + _MAX_DUPLICATE_DISTANCE + 1, _GROUPING_LIMIT)
 
 
-def _grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Collection[str]) -> dict[int, list[int]]:
-    alike = vectors.among(ranked) if len(vectors.rows) else np.zeros((len(ranked), len(ranked)), dtype=np.float32)
-    names, copies, groups = roster.name_keys[list(ranked)], roster.copy_keys[list(ranked)], roster.groups
+def _group_first_places(
+    ranked: Sequence[int], vectors: Vectors, table: DocumentTable, named_groups: Collection[str]
+) -> dict[int, list[int]]:
+    alike = (
+        vectors.compute_pairwise_similarity(ranked)
+        if len(vectors.rows)
+        else np.zeros((len(ranked), len(ranked)), dtype=np.float32)
+    )
+    names, copies, groups = table.name_keys[list(ranked)], table.copy_keys[list(ranked)], table.groups
     same_name = names[:, None] == names[None]
-    twins = (alike >= TWINS) | (same_name & (alike >= TWINS_OF_ONE_NAME))
+    twins = (alike >= DUPLICATE_SIMILARITY) | (same_name & (alike >= SAME_NAME_DUPLICATE_SIMILARITY))
     twins |= (copies[:, None] == copies[None]) & (copies[:, None] != 0)
     found: dict[int, list[int]] = {}
     last: dict[int, int] = {}
     """The rank of each group's last member."""
     for place, slot in enumerate(ranked):
-        if groups[slot] in named:
+        if groups[slot] in named_groups:
             found[slot], last[slot] = [], place
             continue
         before = np.flatnonzero(twins[place, :place]).tolist()
-        candidates = (at for at in before if ranked[at] in found and place - last[ranked[at]] <= _REACH)
+        candidates = (
+            at for at in before if ranked[at] in found and place - last[ranked[at]] <= _MAX_DUPLICATE_DISTANCE
+        )
         first = next(
             (
                 ranked[at]
@@ -111,7 +121,7 @@ def _grouped(ranked: Sequence[int], vectors: Vectors, roster: Roster, named: Col
     return found
 
 
-def _floor(scores: NDArray[np.float32], places: int) -> np.float32:
+def _find_score_floor(scores: NDArray[np.float32], places: int) -> np.float32:
     """A score that at least `places` reach, if so many match: most of a large catalog is out at the first try."""
     best = scores.max(initial=0)
     for share in (2, 8, 32):

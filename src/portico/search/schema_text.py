@@ -26,7 +26,7 @@ class SchemaText:
     enums: tuple[str, ...] = ()
 
 
-def read_schema(schema: object) -> SchemaText:
+def extract_schema_text(schema: object) -> SchemaText:
     """The text of `schema`, nested objects included, breadth first so that a cut loses only the deepest."""
     names: dict[str, None] = {}
     descriptions: dict[str, None] = {}
@@ -41,7 +41,7 @@ def read_schema(schema: object) -> SchemaText:
         if at and isinstance(text := node.get("description"), str):
             descriptions[text] = None
         if "enum" in node:
-            enums.update((value, None) for value in _sequence(node["enum"]) if isinstance(value, str))
+            enums.update((value, None) for value in _to_sequence(node["enum"]) if isinstance(value, str))
         if isinstance(constant := node.get("const"), str):
             enums[constant] = None
         properties = node.get("properties")
@@ -51,12 +51,12 @@ def read_schema(schema: object) -> SchemaText:
         queue.extend(node[key] for key in _CHILDREN if key in node)
         for key in _LISTS:
             if key in node:
-                queue.extend(_sequence(node[key]))
+                queue.extend(_to_sequence(node[key]))
         for key in _TABLES:
             if key in node and isinstance(table := node[key], _TABLE):
                 queue.extend(table.values())
     return SchemaText(tuple(names), "\n".join(descriptions), tuple(enums)[:_MAX_ENUMS])
 
 
-def _sequence(value: object) -> Sequence[Any]:
+def _to_sequence(value: object) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()

@@ -27,26 +27,26 @@ from mcp.server.subscriptions import (
 
 from portico.access import MAX_URI_CHARS
 from portico.errors import INTERNAL_ERROR, INVALID_PARAMS, PorticoError, RemoteError
-from portico.upstream.backend import Ask
 from portico.upstream.backend import Connection as Conversation
-from portico.upstream.supervisor import SHARED, Upstream
+from portico.upstream.backend import RequestOptions
+from portico.upstream.lifecycle.supervisor import SHARED, Upstream
 
-QUIET_S, LONGEST_S = 0.2, 0.5
+NOTIFY_QUIET_S, NOTIFY_MAX_DELAY_S = 0.2, 0.5
 """Changes are told when no other has come for so long, or when the first has waited for so long.
 
 Together with the pause before a listing (`catalog.sync`) and the listing itself it stays within a second."""
 MAX_SUBSCRIPTIONS = 1_000
-MAX_LISTENING = 1_024
+MAX_LISTENERS = 1_024
 """Modern clients of one view that listen at one time."""
-MAX_CALLER_LISTENING = 768
-"""The same of one caller (`server/callers.py`)."""
-AT_ONCE = 32
+MAX_CALLER_LISTENERS = 768
+"""The same of one caller (`server/http/callers.py`)."""
+SUBSCRIBE_CONCURRENCY = 32
 """Subscriptions a server that was started anew is told of at one time."""
-_RESOURCE = "resource "
-IDENTITY = "portico.identity"
+_RESOURCE_PREFIX = "resource "
+IDENTITY_KEY = "portico.identity"
 """In the scope of an HTTP request: a digest of the token it was let in by."""
 
-Resource = tuple[str, str]
+ResourceKey = tuple[str, str]
 """A server, and the URI it knows a resource by."""
 
 
@@ -56,104 +56,110 @@ class Session:
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     log_level: str | None = None
-    subscribed: dict[str, set[str]] = field(default_factory=dict)
+    subscriptions: dict[str, set[str]] = field(default_factory=dict)
     """Outer URI of a resource → the URIs the client asked for it by."""
 
 
-def check_subscription(uris: Collection[str], already: int = 0) -> None:
+def check_subscription(uris: Collection[str], current_count: int = 0) -> None:
     """Refuse what would let one client fill our memory."""
     if any(len(uri) > MAX_URI_CHARS for uri in uris):
         raise RemoteError(INVALID_PARAMS, f"a URI longer than {MAX_URI_CHARS} characters cannot be subscribed to")
-    if already + len(uris) > MAX_SUBSCRIPTIONS:
+    if current_count + len(uris) > MAX_SUBSCRIPTIONS:
         reason = f"a client can subscribe to {MAX_SUBSCRIPTIONS} resources; unsubscribe from some first"
         raise RemoteError(INVALID_PARAMS, reason)
 
 
-class Watchers:
+class SubscriptionRegistry:
     """Who watches which resources, at every door: a server is told by the first of them, and left by the last.
 
     A conversation is that of one client where a server keeps a state for each, and `SHARED` everywhere else.
     """
 
     def __init__(self) -> None:
-        self._sessions: dict[Resource, set[Session]] = {}
-        self._told: dict[tuple[Resource, str], Conversation] = {}
-        self._turns: WeakValueDictionary[tuple[Resource, str], asyncio.Lock] = WeakValueDictionary()
+        self._sessions: dict[ResourceKey, set[Session]] = {}
+        self._server_subscriptions: dict[tuple[ResourceKey, str], Conversation] = {}
+        self._locks: WeakValueDictionary[tuple[ResourceKey, str], asyncio.Lock] = WeakValueDictionary()
 
-    def turn(self, resource: Resource, key: str) -> asyncio.Lock:
+    def get_lock(self, resource: ResourceKey, key: str) -> asyncio.Lock:
         """Whoever tells a server what is watched has this: of two who come and go, the last to decide speaks last."""
-        return self._turns.setdefault((resource, key), asyncio.Lock())
+        return self._locks.setdefault((resource, key), asyncio.Lock())
 
-    def add(self, resource: Resource, session: Session) -> None:
+    def add(self, resource: ResourceKey, session: Session) -> None:
         """A session watches a resource of a server."""
         self._sessions.setdefault(resource, set()).add(session)
 
-    def remove(self, resource: Resource, session: Session) -> None:
+    def remove(self, resource: ResourceKey, session: Session) -> None:
         """A session watches it no longer."""
         them = self._sessions.get(resource, set())
         them.discard(session)
         if not them:
             self._sessions.pop(resource, None)
 
-    def forget(self, session: Session) -> list[Resource]:
+    def remove_session(self, session: Session) -> list[ResourceKey]:
         """A session has ended; what it watched."""
         watched = [resource for resource, them in self._sessions.items() if session in them]
         for resource in watched:
             self.remove(resource, session)
         return watched
 
-    def of(self, server: str) -> list[tuple[str, set[Session]]]:
+    def list_subscriptions(self, server: str) -> list[tuple[str, set[Session]]]:
         """The URIs of a server that are watched, each with the sessions that do."""
         return [(uri, them) for (owner, uri), them in self._sessions.items() if owner == server]
 
-    def who(self, server: str) -> set[str]:
+    def list_session_ids(self, server: str) -> set[str]:
         """The sessions that watch anything of a server, by their ids."""
-        return {session.id for _, them in self.of(server) for session in them}
+        return {session.id for _, them in self.list_subscriptions(server) for session in them}
 
-    def watched(self, resource: Resource, key: str) -> bool:
+    def is_subscribed(self, resource: ResourceKey, key: str) -> bool:
         """Whether anybody watches it in a conversation."""
         return any(key in (SHARED, session.id) for session in self._sessions.get(resource, ()))
 
-    def knows(self, upstream: Upstream, resource: Resource, key: str) -> bool:
+    def is_server_subscribed(self, upstream: Upstream, resource: ResourceKey, key: str) -> bool:
         """Whether the server was told that it is watched, in the conversation that is open now."""
-        told = self._told.get((resource, key))
-        return told is not None and told is upstream.conversation(key)
+        told = self._server_subscriptions.get((resource, key))
+        return told is not None and told is upstream.get_connection(key)
 
-    def tell(self, upstream: Upstream, resource: Resource, key: str) -> None:
+    def mark_server_subscribed(self, upstream: Upstream, resource: ResourceKey, key: str) -> None:
         """It has been told."""
-        if (conversation := upstream.conversation(key)) is not None:
-            self._told[resource, key] = conversation
+        if (conversation := upstream.get_connection(key)) is not None:
+            self._server_subscriptions[resource, key] = conversation
 
-    def part(self, resource: Resource, key: str) -> None:
+    def unmark_server_subscribed(self, resource: ResourceKey, key: str) -> None:
         """Nobody watches it any more."""
-        self._told.pop((resource, key), None)
+        self._server_subscriptions.pop((resource, key), None)
 
-    async def watch_again(self, upstream: Upstream, patience: float) -> None:
+    async def resubscribe(self, upstream: Upstream, timeout_s: float) -> None:
         """A server that was started anew knows nothing of what its clients watch; each instance of its own client."""
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = asyncio.Semaphore(SUBSCRIBE_CONCURRENCY)
 
-        async def again(resource: Resource, key: str) -> None:
-            async with gate, self.turn(resource, key):
-                conversation = upstream.conversation(key)
-                if conversation is None or self.knows(upstream, resource, key) or not self.watched(resource, key):
+        async def resubscribe_one(resource: ResourceKey, key: str) -> None:
+            async with gate, self.get_lock(resource, key):
+                conversation = upstream.get_connection(key)
+                if (
+                    conversation is None
+                    or self.is_server_subscribed(upstream, resource, key)
+                    or not self.is_subscribed(resource, key)
+                ):
                     return
                 with contextlib.suppress(PorticoError):
-                    await conversation.request("resources/subscribe", {"uri": resource[1]}, Ask(timeout=patience))
-                    self._told[resource, key] = conversation
+                    await conversation.request(
+                        "resources/subscribe", {"uri": resource[1]}, RequestOptions(timeout=timeout_s)
+                    )
+                    self._server_subscriptions[resource, key] = conversation
 
         await asyncio.gather(
             *(
-                again((upstream.name, uri), key)
-                for uri, sessions in self.of(upstream.name)
+                resubscribe_one((upstream.name, uri), key)
+                for uri, sessions in self.list_subscriptions(upstream.name)
                 for key in ({session.id for session in sessions} if upstream.isolated else (SHARED,))
             )
         )
 
 
-_KEY = "portico.session"
+_SESSION_KEY = "portico.session"
 
 
-def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
+def get_connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
     """The connection behind a request.
 
     The SDK keeps per-connection state and teardown there but gives handlers no way to it: the one private attribute of
@@ -162,37 +168,37 @@ def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
     return ctx.session._connection  # pyright: ignore[reportPrivateUsage]
 
 
-def session_of(ctx: ServerRequestContext[Any, Any]) -> Session:
+def get_session(ctx: ServerRequestContext[Any, Any]) -> Session:
     """The session a request belongs to: that of its conversation; a modern request over HTTP is one of its own."""
-    state = connection_of(ctx).state
-    if _KEY not in state:
+    state = get_connection(ctx).state
+    if _SESSION_KEY not in state:
         talk = ctx.lifespan_context
-        state[_KEY] = talk if isinstance(talk, Session) and ctx.request is None else Session()
-    return state[_KEY]
+        state[_SESSION_KEY] = talk if isinstance(talk, Session) and ctx.request is None else Session()
+    return state[_SESSION_KEY]
 
 
-def identity_of(ctx: ServerRequestContext[Any, Any], *about: str) -> str:
+def compute_identity(ctx: ServerRequestContext[Any, Any], *attributes: str) -> str:
     """By which token a request over HTTP was let in and what else is known, as a digest; empty without a token."""
     scope: Any = getattr(ctx.request, "scope", None)
-    token = scope.get(IDENTITY) if isinstance(scope, Mapping) else None
+    token = scope.get(IDENTITY_KEY) if isinstance(scope, Mapping) else None
     if not token:
         return ""
-    known = "\0".join((str(token), *about)).encode(errors="surrogatepass")
+    known = "\0".join((str(token), *attributes)).encode(errors="surrogatepass")
     return hashlib.blake2b(known, digest_size=16).hexdigest()
 
 
-class _Line:
+class _ClientNotifier:
     """One client's way: what it has yet to be told, and the task that tells it, which waits for no other client."""
 
-    def __init__(self, session: Session, tell: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, session: Session, send: Callable[[str], Awaitable[None]]) -> None:
         self.session = session
         self.caller = ""
-        self.end: Callable[[], None] = lambda: None
+        self.on_evicted: Callable[[], None] = lambda: None
         """Stops a client from listening."""
-        self._tell = tell
+        self._send = send
         self._pending: set[str] = set()
         self._added_at = 0.0
-        self._telling: asyncio.Task[None] | None = None
+        self._send_task: asyncio.Task[None] | None = None
 
     def add(self, kinds: Iterable[str]) -> None:
         """Tell these soon: each once, however often it changes before the client has heard."""
@@ -201,114 +207,118 @@ class _Line:
             return
         self._pending |= told
         self._added_at = asyncio.get_running_loop().time()
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell_soon(), name="tell a client")
+        if self._send_task is None or self._send_task.done():
+            self._send_task = asyncio.create_task(self._send_pending(), name="tell a client")
 
     def close(self) -> "asyncio.Task[None] | None":
         """Stop telling; what is left to wait for."""
-        if self._telling is not None:
-            self._telling.cancel()
-        return self._telling
+        if self._send_task is not None:
+            self._send_task.cancel()
+        return self._send_task
 
-    async def _tell_soon(self) -> None:
+    async def _send_pending(self) -> None:
         while self._pending:
-            await self._quiet()
+            await self._wait_for_quiet()
             kinds, self._pending = self._pending, set()
             for kind in sorted(kinds):
-                await self._tell(kind)
+                await self._send(kind)
 
-    async def _quiet(self) -> None:
+    async def _wait_for_quiet(self) -> None:
         """Until the burst is over."""
         clock = asyncio.get_running_loop().time
-        latest = clock() + LONGEST_S
-        while (wait := min(self._added_at + QUIET_S, latest) - clock()) > 0:  # noqa: ASYNC110
+        latest = clock() + NOTIFY_MAX_DELAY_S
+        while (wait := min(self._added_at + NOTIFY_QUIET_S, latest) - clock()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(wait)
 
 
-class Sessions:
+class SessionRegistry:
     """The clients of one view."""
 
     def __init__(self) -> None:
-        self._connected: dict[Connection, _Line] = {}
-        self._listening: dict[Session, _Line] = {}
+        self._connected_notifiers: dict[Connection, _ClientNotifier] = {}
+        self._listening_notifiers: dict[Session, _ClientNotifier] = {}
         """In the order they came."""
 
     def __len__(self) -> int:
-        return len(self._connected)
+        return len(self._connected_notifiers)
 
     @property
-    def listeners(self) -> int:
+    def listener_count(self) -> int:
         """How many modern clients listen now."""
-        return len(self._listening)
+        return len(self._listening_notifiers)
 
     @property
-    def _lines(self) -> tuple[_Line, ...]:
-        return (*self._connected.values(), *self._listening.values())
+    def _notifiers(self) -> tuple[_ClientNotifier, ...]:
+        return (*self._connected_notifiers.values(), *self._listening_notifiers.values())
 
     def add(self, connection: Connection, session: Session) -> None:
         """Remember a client until its connection closes."""
-        if connection not in self._connected:
-            self._connected[connection] = _Line(session, lambda kind: _notify(connection, session, kind))
+        if connection not in self._connected_notifiers:
+            self._connected_notifiers[connection] = _ClientNotifier(
+                session, lambda kind: _notify(connection, session, kind)
+            )
             connection.exit_stack.callback(self._remove, connection)
 
     def _remove(self, connection: Connection) -> None:
-        if (line := self._connected.pop(connection, None)) is not None:
+        if (line := self._connected_notifiers.pop(connection, None)) is not None:
             line.close()
 
     @contextlib.contextmanager
-    def listening(
-        self, session: Session, bus: SubscriptionBus, caller: str = "", end: Callable[[], None] = lambda: None
+    def register_listener(
+        self, session: Session, bus: SubscriptionBus, caller: str = "", on_evicted: Callable[[], None] = lambda: None
     ) -> Generator[None]:
         """While a modern client listens: what there is to tell it is published on its own bus.
 
         Where all places are taken, the caller that holds most gives way with the one that has listened longest: its
         `end` is called. Raises RemoteError where that is this caller itself, or it has its share.
         """
-        self._make_room(caller)
-        line = _Line(session, lambda kind: _publish(bus, session, kind))
-        line.caller, line.end = caller, end
-        self._listening[session] = line
+        self._ensure_capacity(caller)
+        line = _ClientNotifier(session, lambda kind: _publish(bus, session, kind))
+        line.caller, line.on_evicted = caller, on_evicted
+        self._listening_notifiers[session] = line
         try:
             yield
         finally:
-            self._listening.pop(session, None)
+            self._listening_notifiers.pop(session, None)
             line.close()
 
-    def _make_room(self, caller: str) -> None:
-        held = Counter(line.caller for line in self._listening.values())
+    def _ensure_capacity(self, caller: str) -> None:
+        held = Counter(line.caller for line in self._listening_notifiers.values())
         most = max(held, key=held.__getitem__, default=caller)
-        is_full = len(self._listening) >= MAX_LISTENING
-        if held[caller] >= MAX_CALLER_LISTENING or (is_full and held[most] <= held[caller] + 1):
-            reason = f"{len(self._listening)} clients listen already, {held[caller]} of them from where you are"
+        is_full = len(self._listening_notifiers) >= MAX_LISTENERS
+        if held[caller] >= MAX_CALLER_LISTENERS or (is_full and held[most] <= held[caller] + 1):
+            reason = (
+                f"{len(self._listening_notifiers)} clients listen already, {held[caller]} of them from where you are"
+            )
             raise RemoteError(INTERNAL_ERROR, f"{reason}; end some of your subscriptions, or try again later")
         if is_full:
-            oldest = next(session for session, line in self._listening.items() if line.caller == most)
-            self._listening.pop(oldest).end()
+            oldest = next(session for session, line in self._listening_notifiers.items() if line.caller == most)
+            self._listening_notifiers.pop(oldest).on_evicted()
 
-    def changed(self, *kinds: str) -> None:
+    def notify_list_changed(self, *kinds: str) -> None:
         """Tell everyone, soon, that `tools`, `resources` or `prompts` changed."""
-        for line in self._lines:
+        for line in self._notifiers:
             line.add(kinds)
 
-    def updated(self, uri: str, session: str | None = None) -> None:
+    def notify_resource_updated(self, uri: str, session_id: str | None = None) -> None:
         """Tell those who subscribed, or only one session of them, that a resource changed."""
-        for line in self._lines:
-            if uri in line.session.subscribed and session in (None, line.session.id):
-                line.add((f"{_RESOURCE}{uri}",))
+        for line in self._notifiers:
+            if uri in line.session.subscriptions and session_id in (None, line.session.id):
+                line.add((f"{_RESOURCE_PREFIX}{uri}",))
 
-    def touched(self, concerns: Callable[[str], bool]) -> None:
+    def notify_matching_resources(self, is_concerned: Callable[[str], bool]) -> None:
         """Tell those who watch a resource that is concerned that it changed."""
-        for line in self._lines:
-            line.add([f"{_RESOURCE}{uri}" for uri in line.session.subscribed if concerns(uri)])
+        for line in self._notifiers:
+            line.add([f"{_RESOURCE_PREFIX}{uri}" for uri in line.session.subscriptions if is_concerned(uri)])
 
     async def close(self) -> None:
         """Stop telling."""
-        closing = [task for line in self._lines if (task := line.close())]
+        closing = [task for line in self._notifiers if (task := line.close())]
         if closing:
             await asyncio.wait(closing)
 
 
-_LISTS: Mapping[str, Callable[[], ServerEvent]] = {
+_LIST_EVENTS: Mapping[str, Callable[[], ServerEvent]] = {
     "tools": ToolsListChanged,
     "resources": ResourcesListChanged,
     "prompts": PromptsListChanged,
@@ -316,16 +326,16 @@ _LISTS: Mapping[str, Callable[[], ServerEvent]] = {
 
 
 async def _publish(bus: SubscriptionBus, session: Session, kind: str) -> None:
-    if not kind.startswith(_RESOURCE):
-        await bus.publish(_LISTS[kind]())
+    if not kind.startswith(_RESOURCE_PREFIX):
+        await bus.publish(_LIST_EVENTS[kind]())
         return
-    for asked in sorted(session.subscribed.get(kind.removeprefix(_RESOURCE), ())):
+    for asked in sorted(session.subscriptions.get(kind.removeprefix(_RESOURCE_PREFIX), ())):
         await bus.publish(ResourceUpdated(asked))
 
 
 async def _notify(connection: Connection, session: Session, kind: str) -> None:
-    if not kind.startswith(_RESOURCE):
+    if not kind.startswith(_RESOURCE_PREFIX):
         await connection.notify(f"notifications/{kind}/list_changed", None)
         return
-    for asked in sorted(session.subscribed.get(kind.removeprefix(_RESOURCE), ())):
+    for asked in sorted(session.subscriptions.get(kind.removeprefix(_RESOURCE_PREFIX), ())):
         await connection.notify("notifications/resources/updated", {"uri": asked})

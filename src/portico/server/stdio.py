@@ -34,9 +34,9 @@ from mcp_types import (
 )
 
 from portico.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
-from portico.server.door import Door
-from portico.server.unread import Unread
-from portico.upstream.json_values import has_more_values
+from portico.json_text.size import has_more_values
+from portico.server.profile_endpoint import ProfileEndpoint
+from portico.server.read_stall import ReadStallTimer
 
 logger = logging.getLogger(__name__)
 
@@ -44,37 +44,47 @@ MAX_LINE_BYTES = 64 * 2**20
 MAX_VALUES = 25_000
 MAX_UNSENT = 256
 """Answers that may wait for a client to read; while there are more, nothing else is read from it."""
-SEND_S = 60.0
-_AT_ITS_START = re.compile(rb'\A\s*\{"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*,')
-_AT_ITS_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*\}\s*\Z')
+SEND_TIMEOUT_S = 60.0
+_ID_AT_START = re.compile(rb'\A\s*\{"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*,')
+_ID_AT_END = re.compile(rb'"jsonrpc":\s*"2\.0",\s*"id":\s*(\d{1,18}|"[^"\\]{1,200}")\s*\}\s*\Z')
 """Where the SDKs write the id of a request: all that can be known of one that is too long to be read."""
-_ID_WITHIN = 300
+_ID_SEARCH_BYTES = 300
 
-Streams = tuple["_Received", "_Sending"]
+Streams = tuple["_StdioReceiver", "_StdioSender"]
 
 
 async def serve(
-    door: Door, *, max_line_bytes: int = MAX_LINE_BYTES, max_values: int = MAX_VALUES, send_s: float = SEND_S
+    endpoint: ProfileEndpoint,
+    *,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_values: int = MAX_VALUES,
+    send_timeout_s: float = SEND_TIMEOUT_S,
 ) -> None:
-    """Serve one client until it closes our stdin, or reads nothing of what it is sent for `send_s`."""
+    """Serve one client until it closes our stdin, or reads nothing of what it is sent for `send_timeout_s`."""
     streams = (
-        over_pipes(*_claim(), answer_noise=True, max_line_bytes=max_line_bytes, max_values=max_values, send_s=send_s)
-        if _watchable()
+        open_pipe_streams(
+            *_claim_stdio(),
+            reject_invalid_lines=True,
+            max_line_bytes=max_line_bytes,
+            max_values=max_values,
+            send_timeout_s=send_timeout_s,
+        )
+        if _can_poll_stdio()
         else stdio_server()
     )
     async with streams as (received, sending):
-        await door.server.run(received, sending, door.server.create_initialization_options())
+        await endpoint.server.run(received, sending, endpoint.server.create_initialization_options())
 
 
 @contextlib.asynccontextmanager
-async def over_pipes(
+async def open_pipe_streams(
     wire_in: BinaryIO,
     wire_out: BinaryIO,
     *,
-    answer_noise: bool = False,
+    reject_invalid_lines: bool = False,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_values: int | None = None,
-    send_s: float = SEND_S,
+    send_timeout_s: float = SEND_TIMEOUT_S,
 ) -> AsyncGenerator[Streams]:
     """Message streams over a pair of pipes, one JSON-RPC message a line; the same at either end.
 
@@ -84,9 +94,11 @@ async def over_pipes(
     reader = asyncio.StreamReader(limit=max_line_bytes)
     incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), wire_in)
     outgoing, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop=loop), wire_out)
-    sending = _Sending(asyncio.StreamWriter(outgoing, protocol, None, loop), outgoing, incoming.close, send_s)
-    received = _Received(
-        reader, sending, answer_noise=answer_noise, max_line_bytes=max_line_bytes, max_values=max_values
+    sending = _StdioSender(
+        asyncio.StreamWriter(outgoing, protocol, None, loop), outgoing, incoming.close, send_timeout_s
+    )
+    received = _StdioReceiver(
+        reader, sending, reject_invalid_lines=reject_invalid_lines, max_line_bytes=max_line_bytes, max_values=max_values
     )
     try:
         yield received, sending
@@ -99,7 +111,7 @@ async def over_pipes(
         await asyncio.sleep(0)  # the loop closes them in its next turn
 
 
-class _Stream:
+class _StdioStream:
     """What the SDK wants of either stream beside its messages."""
 
     closed = False
@@ -116,7 +128,7 @@ class _Stream:
         await self.aclose()
 
 
-class _Sending(_Stream):
+class _StdioSender(_StdioStream):
     """Writes a message as soon as it is sent, one after the other; whoever sends waits for a client that does not read.
 
     Straight to the pipe: a queue and a task between would cost each message several turns of the event loop.
@@ -127,96 +139,100 @@ class _Sending(_Stream):
         writer: asyncio.StreamWriter,
         outgoing: asyncio.WriteTransport,
         hang_up: Callable[[], None],
-        send_s: float,
+        send_timeout_s: float,
     ) -> None:
-        self._writer, self._outgoing, self._hang_up, self._send_s = writer, outgoing, hang_up, send_s
-        self._turn = asyncio.Lock()
-        self.waiting = 0
+        self._writer, self._outgoing, self._hang_up, self._send_timeout_s = writer, outgoing, hang_up, send_timeout_s
+        self._write_lock = asyncio.Lock()
+        self.unsent_count = 0
         """Messages that are not written yet, or not taken."""
 
     async def send(self, item: SessionMessage, /) -> None:
         if self.closed:
             raise anyio.ClosedResourceError
-        line = _sendable(item.message)
+        line = _encode_or_error(item.message)
         if line is None:
             return
-        self.waiting += 1
+        self.unsent_count += 1
         try:
-            async with self._turn:
+            async with self._write_lock:
                 self._writer.write(line)
-                await self.taken()
+                await self.wait_until_read()
         except OSError:
             self.closed = True  # the other side is gone; reading ends by itself
             raise anyio.BrokenResourceError from None
         finally:
-            self.waiting -= 1
+            self.unsent_count -= 1
 
-    async def refuse(self, line: "bytes | _TooLong") -> None:
+    async def refuse(self, line: "bytes | _OversizedMessage") -> None:
         """Answer a line that is no message."""
-        self._writer.write(_encoded(_refused(line)))
-        await self.taken()
+        self._writer.write(_encode(_make_refusal(line)))
+        await self.wait_until_read()
 
     async def finish(self) -> None:
         """Wait until whatever was sent is written, to its last byte."""
-        async with self._turn:
+        async with self._write_lock:
             self.closed = True
             self._outgoing.set_write_buffer_limits(0)
             with contextlib.suppress(OSError):
                 await self._writer.drain()
 
-    async def taken(self) -> None:
+    async def wait_until_read(self) -> None:
         """Until the other side has taken enough of what it was sent; one that takes nothing is hung up on."""
         outgoing, loop = self._outgoing, asyncio.get_running_loop()
         if not outgoing.get_write_buffer_size():
             return await self._writer.drain()
-        unread = Unread(outgoing.get_write_buffer_size(), loop.time())
+        unread = ReadStallTimer(outgoing.get_write_buffer_size(), loop.time())
         while not outgoing.is_closing():
             try:
-                async with asyncio.timeout(self._send_s / 4):
+                async with asyncio.timeout(self._send_timeout_s / 4):
                     return await self._writer.drain()
             except TimeoutError:
                 waiting = outgoing.get_write_buffer_size()
-                if unread.seconds(waiting, loop.time()) >= self._send_s and not outgoing.is_closing():
-                    logger.warning("the client left %d bytes unread for %g s: it is hung up on", waiting, self._send_s)
+                if unread.measure(waiting, loop.time()) >= self._send_timeout_s and not outgoing.is_closing():
+                    logger.warning(
+                        "the client left %d bytes unread for %g s: it is hung up on", waiting, self._send_timeout_s
+                    )
                     outgoing.abort()
                     self._hang_up()
         raise BrokenPipeError
 
 
-class _Received(_Stream):
+class _StdioReceiver(_StdioStream):
     """Reads a message when it is asked for one."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
-        sending: _Sending,
+        sender: _StdioSender,
         *,
-        answer_noise: bool,
+        reject_invalid_lines: bool,
         max_line_bytes: int,
         max_values: int | None,
     ) -> None:
-        self._reader, self._sending = reader, sending
-        self._answer_noise, self._max_line_bytes = answer_noise, max_line_bytes
+        self._reader, self._sender = reader, sender
+        self._reject_invalid_lines, self._max_line_bytes = reject_invalid_lines, max_line_bytes
         self._max_values = max_values
 
     async def receive(self) -> SessionMessage | Exception:
         if self.closed:
             raise anyio.ClosedResourceError
         try:
-            while self._sending.waiting > MAX_UNSENT:
-                await self._sending.taken()
+            while self._sender.unsent_count > MAX_UNSENT:
+                await self._sender.wait_until_read()
                 await asyncio.sleep(0)
-            line = await _line(self._reader, self._max_line_bytes)
+            line = await _read_line(self._reader, self._max_line_bytes)
             if line == b"":
                 raise anyio.EndOfStream
             if isinstance(line, bytes) and self._max_values and has_more_values(line, self._max_values):
                 most = f"the {self._max_values} JSON values that are taken (limits.max_request_values)"
-                line = _TooLong(f"has more than {most}", _id_near(line[:_ID_WITHIN], line[-_ID_WITHIN:]))
+                line = _OversizedMessage(
+                    f"has more than {most}", _find_id(line[:_ID_SEARCH_BYTES], line[-_ID_SEARCH_BYTES:])
+                )
             try:
-                return SessionMessage(_decoded(line if isinstance(line, bytes) else b""))
+                return SessionMessage(_decode(line if isinstance(line, bytes) else b""))
             except ValueError as error:
-                if self._answer_noise and (isinstance(line, _TooLong) or line.strip()):
-                    await self._sending.refuse(line)
+                if self._reject_invalid_lines and (isinstance(line, _OversizedMessage) or line.strip()):
+                    await self._sender.refuse(line)
                 return error
         except OSError:
             raise anyio.EndOfStream from None
@@ -232,14 +248,14 @@ class _Received(_Stream):
 
 
 @dataclass(frozen=True)
-class _TooLong:
+class _OversizedMessage:
     """What can be known of a line that is longer than is read."""
 
-    why: str
+    reason: str
     id: int | str | None
 
 
-async def _line(reader: asyncio.StreamReader, limit: int) -> bytes | _TooLong:
+async def _read_line(reader: asyncio.StreamReader, limit: int) -> bytes | _OversizedMessage:
     """The next line; empty at the end."""
     start = end = b""
     while True:
@@ -249,20 +265,20 @@ async def _line(reader: asyncio.StreamReader, limit: int) -> bytes | _TooLong:
             line = cut.partial
         except asyncio.LimitOverrunError as over:
             part = await reader.readexactly(over.consumed)
-            start, end = start or part[:_ID_WITHIN], part[-_ID_WITHIN:]
+            start, end = start or part[:_ID_SEARCH_BYTES], part[-_ID_SEARCH_BYTES:]
             continue
         if not start:
             return line
         why = f"is longer than the {limit} bytes that are read (limits.max_request_bytes)"
-        return _TooLong(why, _id_near(start, (end + line)[-_ID_WITHIN:]))
+        return _OversizedMessage(why, _find_id(start, (end + line)[-_ID_SEARCH_BYTES:]))
 
 
-def _id_near(start: bytes, end: bytes) -> int | str | None:
-    found = _AT_ITS_START.search(start) or _AT_ITS_END.search(end)
+def _find_id(start: bytes, end: bytes) -> int | str | None:
+    found = _ID_AT_START.search(start) or _ID_AT_END.search(end)
     return json.loads(found[1]) if found else None
 
 
-def _decoded(line: bytes) -> JSONRPCMessage:
+def _decode(line: bytes) -> JSONRPCMessage:
     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     # The SDK takes a request whose id it cannot read for a notification, and its client would wait for ever.
     if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
@@ -270,19 +286,19 @@ def _decoded(line: bytes) -> JSONRPCMessage:
     return message
 
 
-def _sendable(message: JSONRPCMessage) -> bytes | None:
+def _encode_or_error(message: JSONRPCMessage) -> bytes | None:
     """A message's line; an error in place of an answer that cannot be written, nothing in place of anything else."""
     try:
-        return _encoded(message)
+        return _encode(message)
     except (ValueError, TypeError, RecursionError) as error:
         logger.warning("a message cannot be written: %s", error)
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return None
         reason = ErrorData(code=INTERNAL_ERROR, message=f"the server's answer cannot be passed on: {error}")
-        return _encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=reason))
+        return _encode(JSONRPCError(jsonrpc="2.0", id=message.id, error=reason))
 
 
-def _encoded(message: JSONRPCMessage) -> bytes:
+def _encode(message: JSONRPCMessage) -> bytes:
     try:
         body = message.model_dump_json(by_alias=True, exclude_unset=True)
     except ValueError:
@@ -291,11 +307,11 @@ def _encoded(message: JSONRPCMessage) -> bytes:
     return body.encode() + b"\n"
 
 
-def _refused(line: bytes | _TooLong) -> JSONRPCError:
+def _make_refusal(line: bytes | _OversizedMessage) -> JSONRPCError:
     code, reason, request_id = PARSE_ERROR, "this line is not JSON", None
-    if isinstance(line, _TooLong):
+    if isinstance(line, _OversizedMessage):
         code, request_id = INVALID_REQUEST, line.id
-        reason = f"this message {line.why}"
+        reason = f"this message {line.reason}"
     else:
         try:
             given = json.loads(line)
@@ -309,14 +325,14 @@ def _refused(line: bytes | _TooLong) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
 
 
-def _watchable() -> bool:
+def _can_poll_stdio() -> bool:
     if sys.platform == "win32":
         return False
     kinds = (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISCHR)
     return all(any(kind(os.fstat(fd).st_mode) for kind in kinds) for fd in (0, 1))
 
 
-def _claim() -> tuple[BinaryIO, BinaryIO]:
+def _claim_stdio() -> tuple[BinaryIO, BinaryIO]:
     wire_in, wire_out = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

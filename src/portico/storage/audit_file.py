@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from portico.storage.habit_key import new_key, read_key, renew_key
+from portico.storage.hash_key import generate_key, read_key, renew_key
 
 _BLOCK = 64 * 1024
-_OPENED = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """Read as well, to see how the file ends; never waiting, should it be a pipe that nobody reads."""
 
 
-class Dropped(NamedTuple):
+class DroppedAuditFile(NamedTuple):
     """The oldest file of a log, deleted because a new one was begun."""
 
-    first: bytes
-    last: bytes
+    first_line: bytes
+    last_line: bytes
     """Its lines."""
     size: int
 
@@ -39,34 +39,34 @@ class AuditFile:
         self._max_bytes = max_bytes
         self._files = files
         self._handle: int | None = None
-        self._known: tuple[int, int] | None = None
+        self._open_file_id: tuple[int, int] | None = None
         """Which file is open: its device and number."""
-        self._torn = False
+        self._has_partial_line = False
         """The last line is not whole: a disk was full, or a process died."""
-        self._dropped: Dropped | None = None
+        self._dropped: DroppedAuditFile | None = None
 
-    def take_dropped(self) -> Dropped | None:
+    def take_dropped(self) -> DroppedAuditFile | None:
         """What was deleted since this was last asked."""
         dropped, self._dropped = self._dropped, None
         return dropped
 
-    def last_line(self) -> bytes:
+    def read_last_line(self) -> bytes:
         """The last whole line there is; empty where there is none, or no regular file."""
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(self._path).st_mode):
                 return b""
-        return next((line for line in latest(Path(self._path), self._files) if line.endswith(b'"}')), b"")
+        return next((line for line in iter_lines_backwards(Path(self._path), self._files) if line.endswith(b'"}')), b"")
 
     def append(self, line: bytes) -> None:
         """Add a line, which ends in a line break; raises OSError."""
-        handle, size = self._current()
-        if size and size + len(line) > self._max_bytes and self._moved_on(handle):
+        handle, size = self._ensure_open()
+        if size and size + len(line) > self._max_bytes and self._rotate(handle):
             self.close()
-            handle, _ = self._current()
-        whole = b"\n" + line if self._torn else line
+            handle, _ = self._ensure_open()
+        whole = b"\n" + line if self._has_partial_line else line
         written = os.write(handle, whole)
-        self._torn = written != len(whole)
-        if self._torn:
+        self._has_partial_line = written != len(whole)
+        if self._has_partial_line:
             raise OSError(f"only {written} of {len(whole)} bytes could be written")
 
     def sync(self) -> None:
@@ -82,79 +82,79 @@ class AuditFile:
 
     def close(self) -> None:
         """Let go of the file; the next line opens it again."""
-        handle, self._handle, self._known = self._handle, None, None
+        handle, self._handle, self._open_file_id = self._handle, None, None
         if handle is not None:
             os.close(handle)
 
-    def _current(self) -> tuple[int, int]:
+    def _ensure_open(self) -> tuple[int, int]:
         """The file that stands under the name now, and its size."""
         if self._handle is not None:
             with contextlib.suppress(FileNotFoundError):
                 found = os.stat(self._path)
-                if (found.st_dev, found.st_ino) == self._known:
+                if (found.st_dev, found.st_ino) == self._open_file_id:
                     return self._handle, found.st_size if stat.S_ISREG(found.st_mode) else 0
             self.close()
         return self._open()
 
     def _open(self) -> tuple[int, int]:
         Path(self._path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._path, _OPENED, 0o600)
+        handle = os.open(self._path, _OPEN_FLAGS, 0o600)
         try:
             found = os.fstat(handle)
             regular = stat.S_ISREG(found.st_mode)
-            self._torn = regular and found.st_size > 0 and _last_byte(handle, found.st_size) != b"\n"
+            self._has_partial_line = regular and found.st_size > 0 and _read_last_byte(handle, found.st_size) != b"\n"
         except BaseException:
             os.close(handle)
             raise
-        self._handle, self._known = handle, (found.st_dev, found.st_ino)
+        self._handle, self._open_file_id = handle, (found.st_dev, found.st_ino)
         return handle, found.st_size if regular else 0
 
-    def _moved_on(self, handle: int) -> bool:
+    def _rotate(self, handle: int) -> bool:
         """Whether the name is free for a new file: we, or somebody else, moved the full one on."""
-        if not _locked(handle):
+        if not _try_lock(handle):
             return False  # somebody is at it, and a few lines more do no harm
         try:
             found = os.stat(self._path)
-            if (found.st_dev, found.st_ino) != self._known:
+            if (found.st_dev, found.st_ino) != self._open_file_id:
                 return True
-            oldest = earlier(self._path, self._files - 1)
+            oldest = get_rotated_name(self._path, self._files - 1)
             with contextlib.suppress(FileNotFoundError):
-                self._dropped = _edges(oldest)
+                self._dropped = _read_edge_lines(oldest)
             # The file itself last: until then nobody can fill a new one, and begin the same.
             for number in range(self._files - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
-                    os.replace(earlier(self._path, number - 1), earlier(self._path, number))
+                    os.replace(get_rotated_name(self._path, number - 1), get_rotated_name(self._path, number))
             if self._files == 1:
                 os.unlink(self._path)
         except FileNotFoundError:
             return True
         finally:
-            _unlocked(handle)
+            _unlock(handle)
         return True
 
 
-def earlier(path: str | Path, number: int) -> str:
+def get_rotated_name(path: str | Path, number: int) -> str:
     """The name of the file before, and before that."""
     return f"{path}.{number}" if number else str(path)
 
 
-def latest(path: Path, files: int) -> Iterator[bytes]:
+def iter_lines_backwards(path: Path, files: int) -> Iterator[bytes]:
     """Every line there is, the last one first."""
     real = os.path.realpath(path)
     for number in range(files):
-        with contextlib.suppress(FileNotFoundError), open(earlier(real, number), "rb") as file:
-            yield from _backwards(file.fileno(), os.fstat(file.fileno()).st_size)
+        with contextlib.suppress(FileNotFoundError), open(get_rotated_name(real, number), "rb") as file:
+            yield from _read_backwards(file.fileno(), os.fstat(file.fileno()).st_size)
 
 
-def in_order(path: Path, files: int) -> Iterator[bytes]:
+def iter_lines(path: Path, files: int) -> Iterator[bytes]:
     """Every line there is, the first one first."""
     real = os.path.realpath(path)
     for number in range(files - 1, -1, -1):
-        with contextlib.suppress(FileNotFoundError), open(earlier(real, number), "rb") as file:
+        with contextlib.suppress(FileNotFoundError), open(get_rotated_name(real, number), "rb") as file:
             yield from (line.rstrip(b"\n") for line in file if line != b"\n")
 
 
-def kept_key(path: Path) -> bytes:
+def load_or_create_key(path: Path) -> bytes:
     """The key that arguments and sessions are hashed with, made when there is none; raises OSError."""
     if (key := read_key(path)) is not None:
         return key
@@ -165,7 +165,7 @@ def kept_key(path: Path) -> bytes:
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(new_key())
+            file.write(generate_key())
         # Of gateways that start together, the first to link its key has made it the key of all.
         with contextlib.suppress(FileExistsError):
             os.link(beside, path)
@@ -174,7 +174,7 @@ def kept_key(path: Path) -> bytes:
     return read_key(path) or renew_key(path)
 
 
-def _backwards(handle: int, end: int) -> Iterator[bytes]:
+def _read_backwards(handle: int, end: int) -> Iterator[bytes]:
     rest = b""
     while end > 0:
         begin = max(0, end - _BLOCK)
@@ -187,35 +187,35 @@ def _backwards(handle: int, end: int) -> Iterator[bytes]:
         yield rest
 
 
-def _edges(path: str) -> Dropped:
+def _read_edge_lines(path: str) -> DroppedAuditFile:
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        return Dropped(file.readline(_BLOCK), next(_backwards(file.fileno(), size), b""), size)
+        return DroppedAuditFile(file.readline(_BLOCK), next(_read_backwards(file.fileno(), size), b""), size)
 
 
-def _last_byte(handle: int, size: int) -> bytes:
+def _read_last_byte(handle: int, size: int) -> bytes:
     os.lseek(handle, size - 1, os.SEEK_SET)
     return os.read(handle, 1)
 
 
 if sys.platform == "win32":
 
-    def _locked(handle: int) -> bool:
+    def _try_lock(handle: int) -> bool:
         """A file that others hold open cannot be moved there anyway."""
         return True
 
-    def _unlocked(handle: int) -> None:
+    def _unlock(handle: int) -> None:
         return
 
 else:
     import fcntl
 
-    def _locked(handle: int) -> bool:
+    def _try_lock(handle: int) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def _unlocked(handle: int) -> None:
+    def _unlock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)

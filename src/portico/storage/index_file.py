@@ -14,7 +14,7 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 
-def unload(view: memoryview) -> None:
+def release_memory(view: memoryview) -> None:
     """Give back the memory of a view that was read from end to end; what is needed of it is mapped again."""
     mapped = view.obj
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows

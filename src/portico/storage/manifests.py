@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from portico.storage.sqlite_file import READ_PATIENCE_MS, WRITE_PATIENCE_MS, Layout, SqliteFile, transaction
+from portico.storage.sqlite_file import READ_TIMEOUT_MS, WRITE_TIMEOUT_MS, SqliteFile, SqliteLayout, transaction
 
 _SCHEMA = (
     """create table manifests (
@@ -25,7 +25,7 @@ _SCHEMA = (
       definition blob not null, warnings text not null, primary key (server, position)
     ) without rowid""",
 )
-_LAYOUT = Layout("manifest", 0x506F7274, 2, ("manifests", "tools", "indexes"), _SCHEMA)
+_LAYOUT = SqliteLayout("manifest", 0x506F7274, 2, ("manifests", "tools", "indexes"), _SCHEMA)
 """`indexes` was in version 1: dropped, and not made again."""
 
 
@@ -53,7 +53,7 @@ class Manifest:
     listed_at: float
 
 
-class Manifests:
+class ManifestStore:
     """The manifest file. Calls block for a millisecond or so; writers go through a thread."""
 
     def __init__(self, path: Path | None) -> None:
@@ -61,22 +61,22 @@ class Manifests:
 
     def load(self, fingerprints: dict[str, str]) -> dict[str, Manifest]:
         """The manifests of these servers that were made with these fingerprints."""
-        return self._file.attempt("read", READ_PATIENCE_MS, lambda db: _load(db, fingerprints), {})
+        return self._file.attempt("read", READ_TIMEOUT_MS, lambda db: _load(db, fingerprints), {})
 
     def save(self, manifest: Manifest) -> None:
         """Replace what is known about one server."""
-        self._file.attempt("written", WRITE_PATIENCE_MS, lambda db: _save(db, manifest), None)
+        self._file.attempt("written", WRITE_TIMEOUT_MS, lambda db: _save(db, manifest), None)
 
     def forget(self, servers: Iterable[str]) -> None:
         """Drop what is known about these servers."""
         names = tuple(servers)
 
-        def forget(db: sqlite3.Connection) -> None:
+        def delete_servers(db: sqlite3.Connection) -> None:
             with transaction(db, "immediate"):
                 for server in names:
-                    _forget(db, server)
+                    _delete_server(db, server)
 
-        self._file.attempt("written", WRITE_PATIENCE_MS, forget, None)
+        self._file.attempt("written", WRITE_TIMEOUT_MS, delete_servers, None)
 
     def close(self) -> None:
         """Close the file."""
@@ -89,14 +89,14 @@ def _load(db: sqlite3.Connection, fingerprints: dict[str, str]) -> dict[str, Man
         heads = db.execute("select server, fingerprint, era, hello, offers, listed_at from manifests").fetchall()
         wanted = {head[0]: head for head in heads if fingerprints.get(head[0]) == head[1]}
         found = {
-            server: Manifest(server, fingerprint, era, hello, offers, _tools(db, server), listed_at)
+            server: Manifest(server, fingerprint, era, hello, offers, _load_tools(db, server), listed_at)
             for server, fingerprint, era, hello, offers, listed_at in wanted.values()
         }
     db.execute("pragma shrink_memory")  # all of it was read, and will not be again
     return found
 
 
-def _tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:
+def _load_tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:
     rows = db.execute(
         "select name, hash, definition, warnings from tools where server = ? order by position", (server,)
     )
@@ -108,7 +108,7 @@ def _tools(db: sqlite3.Connection, server: str) -> tuple[ToolRow, ...]:
 
 def _save(db: sqlite3.Connection, manifest: Manifest) -> None:
     with transaction(db, "immediate"):
-        _forget(db, manifest.server)
+        _delete_server(db, manifest.server)
         db.execute(
             "insert into manifests values (?, ?, ?, ?, ?, ?)",
             (
@@ -129,6 +129,6 @@ def _save(db: sqlite3.Connection, manifest: Manifest) -> None:
         )
 
 
-def _forget(db: sqlite3.Connection, server: str) -> None:
+def _delete_server(db: sqlite3.Connection, server: str) -> None:
     db.execute("delete from manifests where server = ?", (server,))
     db.execute("delete from tools where server = ?", (server,))

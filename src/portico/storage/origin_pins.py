@@ -10,21 +10,21 @@ from pathlib import Path
 
 FOLDER = "origins"
 """Where they are, in the data folder."""
-_LONGEST = 4_096
+_MAX_ORIGIN_CHARS = 4_096
 
 
-def find_origin(folder: Path, server: str, place: str) -> str | None:
+def find_origin(folder: Path, server: str, description_location: str) -> str | None:
     """The origin that is remembered for a server and its description; OSError where that cannot be told."""
     try:
-        with (folder / _name(server, place)).open(encoding="utf-8") as file:
-            return file.read(_LONGEST).strip()
+        with (folder / _get_file_name(server, description_location)).open(encoding="utf-8") as file:
+            return file.read(_MAX_ORIGIN_CHARS).strip()
     except FileNotFoundError:
         return None
 
 
-def pin_origin(folder: Path, server: str, place: str, origin: str) -> str:
+def pin_origin(folder: Path, server: str, description_location: str, origin: str) -> str:
     """Remember an origin unless another is remembered already; the one that holds."""
-    known = find_origin(folder, server, place)
+    known = find_origin(folder, server, description_location)
     if known is not None:
         return known
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -32,13 +32,13 @@ def pin_origin(folder: Path, server: str, place: str, origin: str) -> str:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(f"{origin}\n")
-        _put_new(Path(fresh), folder / _name(server, place))
+        _link_new_file(Path(fresh), folder / _get_file_name(server, description_location))
     finally:
         Path(fresh).unlink(missing_ok=True)
-    return find_origin(folder, server, place) or origin
+    return find_origin(folder, server, description_location) or origin
 
 
-def _put_new(fresh: Path, path: Path) -> None:
+def _link_new_file(fresh: Path, path: Path) -> None:
     """Give a file its name, whole, and never in the place of another gateway's."""
     try:
         os.link(fresh, path)
@@ -49,6 +49,8 @@ def _put_new(fresh: Path, path: Path) -> None:
             os.replace(fresh, path)
 
 
-def _name(server: str, place: str) -> str:
+def _get_file_name(server: str, description_location: str) -> str:
     # Not its configuration's fingerprint: that changes with the description's file and with every renewed header.
-    return hashlib.blake2b(f"{server}\0{place}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return hashlib.blake2b(
+        f"{server}\0{description_location}".encode(errors="surrogatepass"), digest_size=16
+    ).hexdigest()

@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 GRACE_S = 600.0
 """Nothing is swept sooner after its time: clocks differ, and a file that is being written has no expiry yet."""
 _BATCH = 256 * 1024
-_ENDING = ".result"
+_SUFFIX = ".result"
 
 
-class TooLarge(Exception):
+class ResultBodyTooLarge(Exception):
     """A body has more bytes than one may have."""
 
 
@@ -36,7 +36,7 @@ class ResultFiles:
 
     def write(self, name: str, texts: Iterable[str], expires: float, limit: int) -> int:
         """Keep a body and return its bytes; raises TooLarge, OSError, and whatever `texts` raises, leaving nothing."""
-        path = self._path(name)
+        path = self._get_path(name)
         size = 0
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
@@ -45,7 +45,7 @@ class ResultFiles:
                     body = text.encode(errors="replace")
                     size += len(body)
                     if size > limit:
-                        raise TooLarge(f"it has more than {limit} bytes")
+                        raise ResultBodyTooLarge(f"it has more than {limit} bytes")
                     file.write(body)
             os.utime(path, (expires, expires))
         except BaseException:
@@ -55,14 +55,14 @@ class ResultFiles:
 
     def read(self, name: str, start: int = 0, size: int = -1) -> bytes:
         """A part of a body; raises FileNotFoundError where it is gone."""
-        with self._path(name).open("rb") as file:
+        with self._get_path(name).open("rb") as file:
             file.seek(start)
             return file.read(size)
 
     def delete(self, name: str) -> None:
         """Forget a body, if it is there."""
         with contextlib.suppress(OSError):  # one that is being read on Windows goes with the next sweep
-            self._path(name).unlink(missing_ok=True)
+            self._get_path(name).unlink(missing_ok=True)
 
     def sweep(self) -> int:
         """Delete bodies whose time is over, whoever wrote them, and say how many there were."""
@@ -70,7 +70,7 @@ class ResultFiles:
             return 0
         swept = 0
         try:
-            for path in self._folder.glob(f"*{_ENDING}"):
+            for path in self._folder.glob(f"*{_SUFFIX}"):
                 with contextlib.suppress(OSError):
                     if path.stat().st_mtime + GRACE_S < self._clock():
                         path.unlink()
@@ -85,10 +85,10 @@ class ResultFiles:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
 
-    def _path(self, name: str) -> Path:
+    def _get_path(self, name: str) -> Path:
         folder = self._folder or self._temporary
         if folder is None:
             folder = self._temporary = Path(tempfile.mkdtemp(prefix="portico-results-"))
         elif not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder / f"{name}{_ENDING}"
+        return folder / f"{name}{_SUFFIX}"

@@ -64,7 +64,7 @@ class LedgerTotal:
     answers: int = 0
 
     @property
-    def saved(self) -> int:
+    def saved_tokens(self) -> int:
         """What was not spent; less than nothing where answers cost more than the listing would have."""
         return self.listing - self.shown
 
@@ -89,7 +89,7 @@ class KnownServer:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTool:
+class ToolHistory:
     """When a tool was first and last listed, and how often its definition changed."""
 
     server: str
@@ -147,7 +147,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ChangeNotification:
     """Another gateway changed what is shared."""
 
     kind: str

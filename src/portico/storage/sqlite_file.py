@@ -16,22 +16,22 @@ from typing import TypeVar
 
 logger = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
-READ_PATIENCE_MS = 1_000
+READ_TIMEOUT_MS = 1_000
 """Starting does not wait for a locked file longer than this."""
-WRITE_PATIENCE_MS = 10_000
-_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
+WRITE_TIMEOUT_MS = 10_000
+_CORRUPT_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 """Errors of a file that no waiting mends; `SQLITE_ERROR` is a table or column that is not there."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class SqliteLayout:
     """What a file of one kind holds."""
 
-    noun: str
+    label: str
     """What messages call it."""
-    owner: int
+    application_id: int
     """Its `application_id`: tells our file from any other SQLite database that lies in its place."""
     version: int
     tables: tuple[str, ...]
@@ -41,36 +41,34 @@ class Layout:
 class SqliteFile:
     """A file of one layout. Calls block for a millisecond or so; writers go through a thread."""
 
-    def __init__(self, path: Path | None, layout: Layout) -> None:
+    def __init__(self, path: Path | None, layout: SqliteLayout) -> None:
         """Open it, or memory where there is no path."""
         self._path = path
         self._layout = layout
         self._lock = threading.Lock()
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         """What cannot be done, as was logged: what is tried every few seconds is not complained of every time."""
         self._db = self._open()
 
-    def attempt(
-        self, done: str, patience_ms: int, work: Callable[[sqlite3.Connection], Answer], otherwise: Answer
-    ) -> Answer:
+    def attempt(self, action: str, timeout_ms: int, work: Callable[[sqlite3.Connection], T], default: T) -> T:
         """What `work` does with the file; `otherwise` when it cannot be `done`."""
         with self._lock:
             for _ in range(2):
                 try:
-                    self._db.execute(f"pragma busy_timeout = {patience_ms}")
+                    self._db.execute(f"pragma busy_timeout = {timeout_ms}")
                     answer = work(self._db)
-                    self._said.discard(done)
+                    self._reported.discard(action)
                     return answer
                 except sqlite3.Error as error:
                     if not _is_broken(error) or self._path is None:
                         place = self._path or "in memory"
-                        level = logging.DEBUG if done in self._said else logging.WARNING
-                        logger.log(level, "the %s %s cannot be %s: %s", self._layout.noun, place, done, error)
-                        self._said.add(done)
+                        level = logging.DEBUG if action in self._reported else logging.WARNING
+                        logger.log(level, "the %s %s cannot be %s: %s", self._layout.label, place, action, error)
+                        self._reported.add(action)
                         break
                     self._db.close()
-                    self._db = self._begin_anew(self._path, error)
-        return otherwise
+                    self._db = self._recreate(self._path, error)
+        return default
 
     def close(self) -> None:
         """Close the file."""
@@ -79,16 +77,16 @@ class SqliteFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._path is None:
-            return _opened(":memory:", self._layout)
+            return _connect(":memory:", self._layout)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return _opened(self._path, self._layout)
+            return _connect(self._path, self._layout)
         except sqlite3.Error as error:
-            return self._begin_anew(self._path, error) if _is_broken(error) else self._in_memory(self._path, error)
+            return self._recreate(self._path, error) if _is_broken(error) else self._open_in_memory(self._path, error)
         except OSError as error:
-            return self._in_memory(self._path, error)
+            return self._open_in_memory(self._path, error)
 
-    def _begin_anew(self, path: Path, error: sqlite3.Error) -> sqlite3.Connection:
+    def _recreate(self, path: Path, error: sqlite3.Error) -> sqlite3.Connection:
         aside = path.with_name(f"{path.name}.unreadable")
         try:
             for suffix in ("", "-wal", "-shm"):
@@ -96,37 +94,37 @@ class SqliteFile:
                     path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
             logger.warning(
                 "the %s %s cannot be used (%s): it is now %s, and begun anew",
-                self._layout.noun,
+                self._layout.label,
                 path,
                 error,
                 aside.name,
             )
-            return _opened(path, self._layout)
+            return _connect(path, self._layout)
         except (OSError, sqlite3.Error) as trouble:
-            return self._in_memory(path, trouble)
+            return self._open_in_memory(path, trouble)
 
-    def _in_memory(self, path: Path, error: Exception) -> sqlite3.Connection:
-        logger.warning("the %s %s cannot be reached (%s): nothing will be remembered", self._layout.noun, path, error)
-        return _opened(":memory:", self._layout)
+    def _open_in_memory(self, path: Path, error: Exception) -> sqlite3.Connection:
+        logger.warning("the %s %s cannot be reached (%s): nothing will be remembered", self._layout.label, path, error)
+        return _connect(":memory:", self._layout)
 
 
-class _Foreign(sqlite3.DatabaseError):
+class _ForeignDatabase(sqlite3.DatabaseError):
     """A database, but not ours."""
 
 
 def _is_broken(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, _Foreign) or (code is not None and code & 0xFF in _BROKEN)
+    return isinstance(error, _ForeignDatabase) or (code is not None and code & 0xFF in _CORRUPT_CODES)
 
 
-def _opened(path: Path | str, layout: Layout) -> sqlite3.Connection:
-    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=READ_PATIENCE_MS / 1_000)
+def _connect(path: Path | str, layout: SqliteLayout) -> sqlite3.Connection:
+    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=READ_TIMEOUT_MS / 1_000)
     try:
         if isinstance(path, Path):
             with contextlib.suppress(OSError):
                 path.chmod(0o600)
-        if _identity(db) != (layout.owner, layout.version):
-            _lay_out(db, layout)
+        if _read_identity(db) != (layout.application_id, layout.version):
+            _create_tables(db, layout)
         # Better for several readers and writers, but no waiting brings it about while another gateway does the same.
         with contextlib.suppress(sqlite3.OperationalError):
             db.execute("pragma journal_mode = wal")
@@ -137,23 +135,23 @@ def _opened(path: Path | str, layout: Layout) -> sqlite3.Connection:
     return db
 
 
-def _identity(db: sqlite3.Connection) -> tuple[int, int]:
+def _read_identity(db: sqlite3.Connection) -> tuple[int, int]:
     return db.execute("pragma application_id").fetchone()[0], db.execute("pragma user_version").fetchone()[0]
 
 
-def _lay_out(db: sqlite3.Connection, layout: Layout) -> None:
+def _create_tables(db: sqlite3.Connection, layout: SqliteLayout) -> None:
     with transaction(db, "immediate"):
         # Looked at anew under the lock: another gateway may be making the same file.
-        owner, version = _identity(db)
-        if (owner, version) == (layout.owner, layout.version):
+        owner, version = _read_identity(db)
+        if (owner, version) == (layout.application_id, layout.version):
             return
-        if owner != layout.owner and db.execute("select 1 from sqlite_master").fetchone():
-            raise _Foreign("it is the database of another program")
+        if owner != layout.application_id and db.execute("select 1 from sqlite_master").fetchone():
+            raise _ForeignDatabase("it is the database of another program")
         for table in layout.tables:
             db.execute(f"drop table if exists {table}")
         for statement in layout.schema:
             db.execute(statement)
-        db.execute(f"pragma application_id = {layout.owner}")
+        db.execute(f"pragma application_id = {layout.application_id}")
         db.execute(f"pragma user_version = {layout.version}")
 
 

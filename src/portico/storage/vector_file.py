@@ -19,36 +19,36 @@ from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
-LIMIT = 400_000
-_KEY = 16
+MAX_RECORDS = 400_000
+_KEY_CHARS = 16
 """Characters of a key: a 64-bit hash in hexadecimal."""
 
 
 class VectorFile:
     """One model's vectors. Calls block for milliseconds; the writer is a background thread."""
 
-    def __init__(self, path: Path | None, width: int, limit: int = LIMIT) -> None:
+    def __init__(self, path: Path | None, width: int, limit: int = MAX_RECORDS) -> None:
         """Without a path, nothing is kept."""
         self._path = path
         self._limit = limit
-        self._said: set[str] = set()
-        self._record = np.dtype([("key", f"S{_KEY}"), ("vector", np.int8, (width,)), ("check", "<u4")])
+        self._reported: set[str] = set()
+        self._record_type = np.dtype([("key", f"S{_KEY_CHARS}"), ("vector", np.int8, (width,)), ("check", "<u4")])
 
     @property
     def count(self) -> int:
         """How many vectors are kept."""
-        return len(self._records())
+        return len(self._map_records())
 
     def find(self, keys: Iterable[str]) -> dict[str, NDArray[np.int8]]:
         """The vectors that are kept under these keys."""
         wanted = {key.encode(): key for key in keys}
-        records = self._records()
+        records = self._map_records()
         if not wanted or not len(records):
             return {}
         found: dict[str, NDArray[np.int8]] = {}
-        for at in np.flatnonzero(np.isin(records["key"], np.array(list(wanted), dtype=f"S{_KEY}"))).tolist():
+        for at in np.flatnonzero(np.isin(records["key"], np.array(list(wanted), dtype=f"S{_KEY_CHARS}"))).tolist():
             record = records[at]
-            if _checksum(record) == record["check"]:
+            if _compute_checksum(record) == record["check"]:
                 found[wanted[bytes(record["key"])]] = np.array(record["vector"])
         return found
 
@@ -56,22 +56,22 @@ class VectorFile:
         """Keep these vectors."""
         if self._path is None or not vectors:
             return
-        records = np.zeros(len(vectors), dtype=self._record)
+        records = np.zeros(len(vectors), dtype=self._record_type)
         for at, (key, vector) in enumerate(vectors.items()):
             records[at]["key"], records[at]["vector"] = key.encode(), vector
-            records[at]["check"] = _checksum(records[at])
+            records[at]["check"] = _compute_checksum(records[at])
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if len(self._records()) + len(records) > self._limit:
-                self._replace(self._newest(self._limit // 2) + records.tobytes())
+            if len(self._map_records()) + len(records) > self._limit:
+                self._replace(self._read_newest(self._limit // 2) + records.tobytes())
             else:
                 self._append(records.tobytes())
         except OSError as error:
-            self._say(f"vectors cannot be kept in {self._path}: {error}")
+            self._warn_once(f"vectors cannot be kept in {self._path}: {error}")
 
     def _append(self, body: bytes) -> None:
         assert self._path is not None
-        size = self._record.itemsize
+        size = self._record_type.itemsize
         handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
         try:
             torn = os.fstat(handle).st_size % size
@@ -88,8 +88,8 @@ class VectorFile:
         finally:
             os.close(handle)
 
-    def _newest(self, count: int) -> bytes:
-        records = self._records()
+    def _read_newest(self, count: int) -> bytes:
+        records = self._map_records()
         return records[max(0, len(records) - count) :].tobytes()
 
     def _replace(self, body: bytes) -> None:
@@ -106,23 +106,23 @@ class VectorFile:
                 beside.unlink()
             raise
 
-    def _records(self) -> NDArray[np.void]:
+    def _map_records(self) -> NDArray[np.void]:
         try:
-            count = self._path.stat().st_size // self._record.itemsize if self._path else 0
+            count = self._path.stat().st_size // self._record_type.itemsize if self._path else 0
             if self._path and count:
-                return np.memmap(self._path, dtype=self._record, mode="r", shape=(count,))
+                return np.memmap(self._path, dtype=self._record_type, mode="r", shape=(count,))
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
-            self._say(f"the vectors in {self._path} cannot be read: {error}")
-        return np.zeros(0, dtype=self._record)
+            self._warn_once(f"the vectors in {self._path} cannot be read: {error}")
+        return np.zeros(0, dtype=self._record_type)
 
-    def _say(self, problem: str) -> None:
+    def _warn_once(self, problem: str) -> None:
         """Once: what is wrong with a disk is wrong for every batch."""
-        if problem not in self._said:
-            self._said.add(problem)
+        if problem not in self._reported:
+            self._reported.add(problem)
             logger.warning("%s", problem)
 
 
-def _checksum(record: np.void) -> int:
+def _compute_checksum(record: np.void) -> int:
     return zlib.crc32(bytes(record["vector"]), zlib.crc32(bytes(record["key"])))

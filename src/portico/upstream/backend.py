@@ -17,7 +17,7 @@ Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Hello:
+class InitializeInfo:
     """How an upstream introduced itself."""
 
     era: Era
@@ -27,7 +27,7 @@ class Hello:
     instructions: str = ""
 
 
-class CallOver(RemoteError):
+class CallAlreadyEnded(RemoteError):
     """A question came for a call that is over: where its client has others under way, it may be about one of those."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Relay(Protocol):
         ...
 
     @property
-    def origin(self) -> str:
+    def client_key(self) -> str:
         """Who is at the other end; two relays of one client session share it."""
         ...
 
@@ -66,36 +66,36 @@ class Relay(Protocol):
 class Listener(Protocol):
     """Hears what an upstream says outside any request."""
 
-    def notified(self, method: str, params: Raw) -> None:
+    def on_notification(self, method: str, params: Raw) -> None:
         """A notification that belongs to no request in flight."""
         ...
 
-    def lost(self, reason: str) -> None:
+    def on_lost(self, reason: str) -> None:
         """The conversation ended without `close` having been called."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestOptions:
     """Options of one request."""
 
     timeout: float | None = None
     relay: Relay | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """Extra HTTP headers (`Mcp-Param-*`); other transports ignore them."""
-    longest: float | None = None
+    total_timeout: float | None = None
     """Seconds in all, whatever progress is reported; `timeout` begins anew with each report."""
 
-    def deadline(self, started: float, now: float) -> float | None:
+    def compute_deadline(self, started: float, last_activity: float) -> float | None:
         """When a request that began at `started` and last gave a sign of life at `now` is given up."""
         ends = (
-            None if self.timeout is None else now + self.timeout,
-            None if self.longest is None else started + self.longest,
+            None if self.timeout is None else last_activity + self.timeout,
+            None if self.total_timeout is None else started + self.total_timeout,
         )
         return min((end for end in ends if end is not None), default=None)
 
 
-NO_OPTIONS = Ask()
+NO_OPTIONS = RequestOptions()
 
 
 class Connection(Protocol):
@@ -106,9 +106,9 @@ class Connection(Protocol):
     """
 
     @property
-    def hello(self) -> Hello: ...
+    def initialize_info(self) -> InitializeInfo: ...
 
-    async def request(self, method: str, params: Raw | None = None, ask: Ask = NO_OPTIONS) -> Raw:
+    async def request(self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS) -> Raw:
         """Send a request, return its raw result.
 
         Raises RemoteError (the upstream said no), BackendTimeout, BackendUnavailable (the conversation is over).

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from portico.config import Config
 from portico.errors import PorticoError, RemoteError
-from portico.upstream.backend import Ask, Raw, Relay
+from portico.upstream.backend import Raw, Relay, RequestOptions
 
 if TYPE_CHECKING:
-    from portico.config_file.secret_values import Mask
+    from portico.config_file.secret_values import SecretMask
 
-LONGEST_REASON = 16_384
+MAX_REASON_CHARS = 16_384
 """Characters of a reason why a server failed; what is beyond is left out."""
-SMALL = 16_384
+SMALL_SIZE = 16_384
 """Characters and values that are masked at once; more of them are masked in a thread."""
 MAX_DEPTH = 100
 """Levels of nesting that are looked at."""
-_TOLD = ("message", "data", "logger")
+_FREE_TEXT_KEYS = ("message", "data", "logger")
 """Of a progress or log message, what is in a server's words."""
 
 
@@ -32,56 +32,59 @@ class ErrorMask:
 
     def __init__(self, config: Callable[[], Config] = Config) -> None:
         self._config = config
-        self._earlier: Config | None = None
-        self._mask: Mask | None = None
+        self._previous: Config | None = None
+        self._mask: SecretMask | None = None
 
-    def reset(self, earlier: Config) -> None:
+    def reset(self, previous: Config) -> None:
         """Read the secrets again. Servers of the `earlier` configuration may still run and fail: its stay masked."""
-        self._earlier = earlier
+        self._previous = previous
         self._mask = None
 
-    def text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """Mask a reason, cut to `LONGEST_REASON`."""
         if not text:
             return text
-        mask = self._matcher()
-        masked = mask.over(text[: LONGEST_REASON + mask.longest])
-        return masked if len(text) <= LONGEST_REASON else f"{masked[:LONGEST_REASON]}…"
+        mask = self._get_mask()
+        masked = mask.apply(text[: MAX_REASON_CHARS + mask.longest_form])
+        return masked if len(text) <= MAX_REASON_CHARS else f"{masked[:MAX_REASON_CHARS]}…"
 
-    async def error(self, error: PorticoError) -> None:
+    async def mask_error(self, error: PorticoError) -> None:
         """Mask what an error says, in place."""
         said = [error.message, error.advice, error.data if isinstance(error, RemoteError) else None]
-        error.message, error.advice, data = await self._masked(said)
+        error.message, error.advice, data = await self._mask_value(said)
         error.args = (error.message,)
         if isinstance(error, RemoteError):
             error.data = data
 
-    async def result(self, result: Raw) -> Raw:
+    async def mask_result(self, result: Raw) -> Raw:
         """Mask a result that says it is an error; the very same where there is nothing to mask."""
-        masked = await self._masked(result)
+        masked = await self._mask_value(result)
         return result if masked == result else masked
 
-    def over_ask(self, ask: Ask) -> Ask:
+    def mask_relay(self, options: RequestOptions) -> RequestOptions:
         """The same request, whose progress and log messages are masked on their way to the caller."""
-        return ask if ask.relay is None else replace(ask, relay=_MaskedRelay(self, ask.relay))
+        return options if options.relay is None else replace(options, relay=_MaskedRelay(self, options.relay))
 
-    async def told(self, params: Raw) -> Raw:
+    async def mask_notification(self, params: Raw) -> Raw:
         """Mask what a progress or log message says."""
-        said = {key: params[key] for key in _TOLD if key in params}
-        return {**params, **await self._masked(said)}
+        said = {key: params[key] for key in _FREE_TEXT_KEYS if key in params}
+        return {**params, **await self._mask_value(said)}
 
-    async def _masked(self, value: Any) -> Any:
-        mask = self._matcher()
+    async def _mask_value(self, value: Any) -> Any:
+        mask = self._get_mask()
         if _is_small(value):
-            return _over(mask, value, MAX_DEPTH)
-        return await asyncio.to_thread(_over, mask, value, MAX_DEPTH)
+            return _mask_nested(mask, value, MAX_DEPTH)
+        return await asyncio.to_thread(_mask_nested, mask, value, MAX_DEPTH)
 
-    def _matcher(self) -> "Mask":
+    def _get_mask(self) -> "SecretMask":
         if self._mask is None:
-            from portico.config_file.secret_values import Mask, secret_values  # their patterns cost start-up
+            from portico.config_file.secret_values import (  # their patterns cost start-up
+                SecretMask,
+                collect_secret_values,
+            )
 
-            earlier = secret_values(self._earlier) if self._earlier is not None else frozenset[str]()
-            self._mask = Mask(secret_values(self._config()) | earlier)
+            earlier = collect_secret_values(self._previous) if self._previous is not None else frozenset[str]()
+            self._mask = SecretMask(collect_secret_values(self._config()) | earlier)
         return self._mask
 
 
@@ -97,11 +100,11 @@ class _MaskedRelay:
         return self._relay.capabilities
 
     @property
-    def origin(self) -> str:
-        return self._relay.origin
+    def client_key(self) -> str:
+        return self._relay.client_key
 
     async def notify(self, method: str, params: Raw) -> None:
-        await self._relay.notify(method, await self._mask.told(params))
+        await self._relay.notify(method, await self._mask.mask_notification(params))
 
     async def request(self, method: str, params: Raw) -> Raw:
         return await self._relay.request(method, params)
@@ -112,7 +115,7 @@ class _MaskedRelay:
 
 def _is_small(value: Any) -> bool:
     """Whether a value has at most `SMALL` characters and values; stops counting beyond."""
-    left, waiting = SMALL, [value]
+    left, waiting = SMALL_SIZE, [value]
     while waiting:
         node = waiting.pop()
         left -= 1
@@ -127,19 +130,19 @@ def _is_small(value: Any) -> bool:
     return True
 
 
-def _over(mask: "Mask", value: Any, depth: int) -> Any:
+def _mask_nested(mask: "SecretMask", value: Any, depth: int) -> Any:
     """The value without secrets; the very same where it has none: a copy of many lists would be more to collect."""
     if isinstance(value, str):
-        return mask.over(value)
+        return mask.apply(value)
     if depth <= 0 or not value:
         return value
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        masked = [_over(mask, item, depth - 1) for item in items]
+        masked = [_mask_nested(mask, item, depth - 1) for item in items]
         return items if all(map(operator.is_, masked, items)) else masked
     if isinstance(value, dict):
         members = cast(Raw, value)
-        found = {mask.over(key): _over(mask, item, depth - 1) for key, item in members.items()}
+        found = {mask.apply(key): _mask_nested(mask, item, depth - 1) for key, item in members.items()}
         same = all(map(operator.is_, found, members)) and all(map(operator.is_, found.values(), members.values()))
         return members if same else found
     return value

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from portico.execution.sandbox.worker.inside import Channel
+from portico.scripts.sandbox.worker.main import WorkerChannel
 
 RUNTIME = f"{__name__}:Probe"
 
@@ -24,7 +24,7 @@ class Probe:
         self.names: dict[str, Any] = {module.__name__: module for module in modules}
         self.names["libc"] = ctypes.CDLL(None, use_errno=True)
 
-    def run(self, job: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
+    def run(self, job: Mapping[str, Any], channel: WorkerChannel) -> dict[str, Any]:
         names: dict[str, Any] = {**self.names, "channel": channel, "value": None}
         try:
             exec(job["run"], names)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from portico.execution.sandbox.script import Limits, Script
-from portico.execution.sandbox.worker import jail, seccomp
-from portico.execution.sandbox.worker.pool import WorkerEngine
+from portico.scripts.sandbox.script import Script, ScriptLimits
+from portico.scripts.sandbox.worker import jail, seccomp
+from portico.scripts.sandbox.worker.pool import WorkerEngine
 from tests.execution.sandbox.probing import RUNTIME
 
 pytestmark = pytest.mark.skipif(
@@ -103,7 +103,7 @@ async def test_memory_beyond_the_limits_is_a_fault_and_not_the_machines_trouble(
     engine = WorkerEngine(RUNTIME, workers=1)
     try:
         code = "value = len([bytearray(1024**2) for _ in range(2000)])"
-        outcome = await engine.run(Script(code, "lua", limits=Limits(memory_bytes=8 * 1024**2)), nobody)
+        outcome = await engine.run(Script(code, "lua", limits=ScriptLimits(memory_bytes=8 * 1024**2)), nobody)
         assert outcome.fault is not None
         assert outcome.fault.kind == "memory"
         assert (await engine.run(Script("value = 1", "lua"), nobody)).value == 1
@@ -115,11 +115,11 @@ async def test_the_jail_says_what_it_holds() -> None:
     engine = WorkerEngine(RUNTIME, workers=1)
     try:
         await engine.start()
-        assert any(kept.startswith("seccomp") for kept in engine.kept)
-        assert any(kept.startswith("rlimit") for kept in engine.kept)
-        assert any("privileges" in kept for kept in engine.kept)
-        assert set(jail.missing(engine.kept)) <= {"landlock"}  # which a kernel may be built without
-        assert jail.missing(()) == jail.LAYERS
+        assert any(kept.startswith("seccomp") for kept in engine.restrictions)
+        assert any(kept.startswith("rlimit") for kept in engine.restrictions)
+        assert any("privileges" in kept for kept in engine.restrictions)
+        assert set(jail.find_missing_layers(engine.restrictions)) <= {"landlock"}  # which a kernel may be built without
+        assert jail.find_missing_layers(()) == jail.LAYERS
     finally:
         await engine.close()
 
@@ -130,7 +130,7 @@ ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 def verdict(machine: str, number: int, *, third: int = 0, architecture: int | None = None) -> int:
     """What the kernel would make of the filter: the same machine, in Python."""
-    steps, at, held = seccomp.program(machine), 0, 0
+    steps, at, held = seccomp.build_filter(machine), 0, 0
     given = {0: number, 4: architecture or ARCHITECTURES[machine], 32: third}
     while True:
         step = steps[at]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from portico.execution.sandbox.javascript import quickjs
-from portico.execution.sandbox.javascript.ending import returning
-from portico.execution.sandbox.script import CallFailed, Limits, Outcome, Script
-from portico.execution.sandbox.worker.pool import WorkerEngine
+from portico.scripts.sandbox.javascript import quickjs
+from portico.scripts.sandbox.javascript.last_expression import return_last_expression
+from portico.scripts.sandbox.script import CallFailed, Script, ScriptLimits, ScriptOutcome
+from portico.scripts.sandbox.worker.pool import WorkerEngine
 from tests.execution.sandbox.attacks_javascript import ATTACKS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -52,7 +52,7 @@ class Host:
                 raise CallFailed(f"there is no tool {namespace}.{name}")
 
 
-async def ran(engine: WorkerEngine, code: str, host: Host | None = None, **given: Any) -> Outcome:
+async def ran(engine: WorkerEngine, code: str, host: Host | None = None, **given: Any) -> ScriptOutcome:
     names = {"calc": ("add", "meet", "echo", "end"), "": ("search_tools",)}
     script = Script(code, "javascript", names, **given)
     async with asyncio.timeout(PATIENCE):
@@ -120,7 +120,7 @@ async def test_a_call_that_ends_the_script_cannot_be_caught(engine: WorkerEngine
 
 async def test_a_call_that_nobody_awaits_is_counted(engine: WorkerEngine):
     outcome = await ran(engine, "calc.meet(1)\n'done'", Host(parties=2))
-    assert (outcome.value, outcome.unawaited) == ("done", 1)
+    assert (outcome.value, outcome.unawaited_calls) == ("done", 1)
 
 
 async def test_what_is_printed_is_kept_in_order(engine: WorkerEngine):
@@ -203,7 +203,7 @@ async def test_a_script_may_patch_what_it_likes_and_calls_still_work(engine: Wor
 
 
 async def test_the_answer_is_found_where_the_parser_says_so_and_nowhere_else():
-    context = quickjs.context()
+    context = quickjs.create_context()
 
     def parses(code: str) -> bool:
         try:
@@ -225,7 +225,7 @@ async def test_the_answer_is_found_where_the_parser_says_so_and_nowhere_else():
         "/* a;\nb */",
         "return a",
     ]
-    assert [returning(code, parses) for code in same] == same
+    assert [return_last_expression(code, parses) for code in same] == same
     changed = {
         "a": "return (a\n)",
         "f();\n[a, b]": "f();\nreturn ([a, b]\n)",
@@ -238,7 +238,7 @@ async def test_the_answer_is_found_where_the_parser_says_so_and_nowhere_else():
         "// a\n'b'": "// a\nreturn ('b'\n)",
         "const f = () => {}\n(a)": "const f = () => {}\nreturn ((a)\n)",
     }
-    assert {code: returning(code, parses) for code in changed} == changed
+    assert {code: return_last_expression(code, parses) for code in changed} == changed
 
 
 CONTAINED = [attack for attack in ATTACKS if "time" not in attack[3] and "memory" not in attack[3]][::8]
@@ -260,7 +260,7 @@ async def test_an_argument_of_any_length_arrives_whole(engine: WorkerEngine, siz
 )
 async def test_what_is_tried_does_not_work(engine: WorkerEngine, language: Any, code: str, allowed: Any):
     names = {"calculator": ("add",), "slow": ("wait",)}
-    script = Script(code, language, names, limits=Limits(cpu_s=5, wall_s=30))
+    script = Script(code, language, names, limits=ScriptLimits(cpu_s=5, wall_s=30))
     async with asyncio.timeout(PATIENCE):
         outcome = await engine.run(script, Host())
     if allowed == "harmless":

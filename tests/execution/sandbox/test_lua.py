@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from portico.execution.sandbox.script import CallFailed, Fault, Limits, Outcome, Script
-from portico.execution.sandbox.worker.pool import WorkerEngine
+from portico.scripts.sandbox.script import CallFailed, Fault, Script, ScriptLimits, ScriptOutcome
+from portico.scripts.sandbox.worker.pool import WorkerEngine
 from tests.execution.sandbox.attacks_lua import ATTACKS, HARMLESS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,9 +60,11 @@ class Tools:
 
 
 async def run(
-    engine: WorkerEngine, code: str, tools: Tools | None = None, limits: Limits | None = None, **more: Any
-) -> Outcome:
-    return await engine.run(Script(code, "lua", NAMESPACES, limits=limits or Limits(), **more), (tools or Tools()).ask)
+    engine: WorkerEngine, code: str, tools: Tools | None = None, limits: ScriptLimits | None = None, **more: Any
+) -> ScriptOutcome:
+    return await engine.run(
+        Script(code, "lua", NAMESPACES, limits=limits or ScriptLimits(), **more), (tools or Tools()).ask
+    )
 
 
 async def answer(engine: WorkerEngine, code: str, **more: Any) -> Any:
@@ -237,13 +239,13 @@ async def test_nothing_of_one_script_is_seen_by_the_next(engine: WorkerEngine) -
 async def test_the_engines_memory_limit_is_the_scripts(engine: WorkerEngine) -> None:
     code = "local s = string.rep('x', 12e6) return #s"
     assert await answer(engine, code) == 12_000_000
-    outcome = await run(engine, code, limits=Limits(memory_bytes=10_000_000))
+    outcome = await run(engine, code, limits=ScriptLimits(memory_bytes=10_000_000))
     assert outcome.fault is not None
     assert outcome.fault.kind == "memory"
 
 
 async def test_an_answer_larger_than_the_scripts_memory_is_a_fault_not_a_crash(engine: WorkerEngine) -> None:
-    limits = Limits(memory_bytes=4 * 1024**2)
+    limits = ScriptLimits(memory_bytes=4 * 1024**2)
     caught = "local ok, why = pcall(load, 'v') return {ok, why}"
     for value in ("x" * 8_000_000, [{"id": at} for at in range(60_000)]):
         assert (await run(engine, caught, limits=limits, state={"v": value})).value == [False, "not enough memory"]
@@ -251,12 +253,12 @@ async def test_an_answer_larger_than_the_scripts_memory_is_a_fault_not_a_crash(e
 
 @pytest.mark.parametrize("code", ["return load('v')", "result(load('v'))", "local v = load('v')[1] return {v, v, v}"])
 async def test_an_answer_that_is_too_large_is_a_fault(engine: WorkerEngine, code: str) -> None:
-    outcome = await run(engine, code, limits=Limits(answer_bytes=1000), state={"v": ["x" * 400] * 5})
+    outcome = await run(engine, code, limits=ScriptLimits(answer_bytes=1000), state={"v": ["x" * 400] * 5})
     assert outcome.fault is not None
     assert outcome.fault.kind == "output"
 
 
-LITTLE = Limits(cpu_s=0.1, wall_s=0.8, memory_bytes=16 * 1024**2, answer_bytes=4 * 1024**2)
+LITTLE = ScriptLimits(cpu_s=0.1, wall_s=0.8, memory_bytes=16 * 1024**2, answer_bytes=4 * 1024**2)
 
 
 SOME = ATTACKS[:: len(ATTACKS) // 4]
@@ -281,7 +283,7 @@ async def test_attacks_are_contained(
 
 async def test_arguments_that_are_too_large_are_refused_before_they_are_sent(engine: WorkerEngine) -> None:
     code = "local s = string.rep('\\1', 300) return calculator.echo({a = s}):await()"
-    outcome = await run(engine, code, limits=Limits(answer_bytes=1000))
+    outcome = await run(engine, code, limits=ScriptLimits(answer_bytes=1000))
     assert outcome.fault is not None
     assert (outcome.fault.kind, outcome.fault.line) == ("call", 1)
     assert "too many: 1,000 may be passed" in outcome.fault.message
@@ -299,7 +301,7 @@ async def test_answers_that_nobody_reads_cannot_fill_the_gateway(engine: WorkerE
         return "x" * 1024**2
 
     code = "for i = 1, 30 do calculator.echo() end while true do end"
-    script = Script(code, "lua", NAMESPACES, limits=Limits(memory_bytes=8 * 1024**2, cpu_s=2))
+    script = Script(code, "lua", NAMESPACES, limits=ScriptLimits(memory_bytes=8 * 1024**2, cpu_s=2))
     outcome = await asyncio.wait_for(engine.run(script, ask), 60)
     assert outcome.fault is not None
     # Calls that come one by one are held back before there are too many answers, and the script's time runs out.

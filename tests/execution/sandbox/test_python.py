@@ -12,8 +12,8 @@ import orjson
 import psutil
 import pytest
 
-from portico.execution.sandbox.python.engine import PythonEngine
-from portico.execution.sandbox.script import CallFailed, Fault, Limits, Outcome, Script
+from portico.scripts.sandbox.python.engine import PythonEngine
+from portico.scripts.sandbox.script import CallFailed, Fault, Script, ScriptLimits, ScriptOutcome
 from tests.execution.sandbox.attacks_python import ATTACKS
 
 TOOLS = {"github": ("create_issue", "list_issues", "fails", "ends", "waits"), "": ("search_tools",)}
@@ -84,8 +84,8 @@ def processes() -> list[int]:
 
 async def run(
     engine: PythonEngine, host: Host, code: str, state: dict[str, Any] | None = None, **limits: Any
-) -> Outcome:
-    script = Script(textwrap.dedent(code), "python", TOOLS, state or {}, Limits(**limits))
+) -> ScriptOutcome:
+    script = Script(textwrap.dedent(code), "python", TOOLS, state or {}, ScriptLimits(**limits))
     return await asyncio.wait_for(engine.run(script, host), BOUND)
 
 
@@ -189,14 +189,14 @@ async def test_a_fatal_failure_ends_the_script_whatever_it_catches(engine: Pytho
 
 async def test_calls_left_over_are_cancelled_and_counted(engine: PythonEngine, host: Host) -> None:
     outcome = await run(engine, host, "x = github.waits()\ny = github.waits()\nawait github.list_issues()\n'done'")
-    assert (outcome.value, outcome.unawaited, outcome.fault) == ("done", 2, None)
+    assert (outcome.value, outcome.unawaited_calls, outcome.fault) == ("done", 2, None)
     assert (host.running, host.cancelled) == (0, 2)
 
 
 async def test_calls_beside_a_failed_one_are_cancelled(engine: PythonEngine, host: Host) -> None:
     outcome = await run(engine, host, "import asyncio\nawait asyncio.gather(github.waits(), github.fails())")
     assert outcome.fault == Fault("call", "github.fails: no such repository", 2)
-    assert (outcome.unawaited, host.running, host.cancelled) == (1, 0, 1)
+    assert (outcome.unawaited_calls, host.running, host.cancelled) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ async def test_what_is_printed_is_returned(engine: PythonEngine, host: Host) -> 
     outcome = await run(
         engine, host, "print('a', 1, sep='-')\nprint('é', end='')\nawait github.list_issues()\nprint('!')"
     )
-    assert (outcome.printed, outcome.dropped) == ("a-1\né!\n", 0)
+    assert (outcome.printed, outcome.dropped_chars) == ("a-1\né!\n", 0)
 
 
 async def test_what_a_failed_script_printed_is_returned_too(engine: PythonEngine, host: Host) -> None:
@@ -351,7 +351,7 @@ async def test_what_a_failed_script_printed_is_returned_too(engine: PythonEngine
 async def test_output_beyond_the_limit_is_counted_and_dropped(engine: PythonEngine, host: Host) -> None:
     outcome = await run(engine, host, "for i in range(100): print('é' * 9)", output_bytes=101)
     assert len(outcome.printed.encode()) <= 101
-    assert len(outcome.printed) + outcome.dropped == 1_000
+    assert len(outcome.printed) + outcome.dropped_chars == 1_000
     assert outcome.fault is None
 
 
@@ -361,8 +361,8 @@ async def test_a_flood_of_output_is_stopped_and_does_not_stay_in_memory(engine: 
     outcome = await run(engine, host, "while True: print('x' * 1000)", cpu_s=10)
     assert outcome.fault is not None
     assert outcome.fault.kind == "output"
-    assert len(outcome.printed) == Limits().output_bytes
-    assert outcome.dropped > 0
+    assert len(outcome.printed) == ScriptLimits().output_bytes
+    assert outcome.dropped_chars > 0
     assert psutil.Process().memory_info().rss - before < 32 * 1024**2
 
 
@@ -489,7 +489,7 @@ async def test_answers_that_nobody_takes_cannot_fill_the_gateway(engine: PythonE
         return "x" * 1024**2
 
     code = "calls = [github.waits() for i in range(30)]\nimport time\ntime.sleep(50)"
-    script = Script(code, "python", TOOLS, limits=Limits(memory_bytes=8 * 1024**2))
+    script = Script(code, "python", TOOLS, limits=ScriptLimits(memory_bytes=8 * 1024**2))
     outcome = await asyncio.wait_for(engine.run(script, ask), BOUND)
     assert outcome.fault is not None
     assert outcome.fault.kind == "memory"
@@ -572,8 +572,8 @@ async def test_the_event_loop_goes_on_while_scripts_compute(engine: PythonEngine
 
 EXITS = """
 import asyncio, sys
-from portico.execution.sandbox.python.engine import PythonEngine
-from portico.execution.sandbox.script import Script
+from portico.scripts.sandbox.python.engine import PythonEngine
+from portico.scripts.sandbox.script import Script
 
 async def ask(*call):
     await asyncio.sleep(0)
@@ -611,7 +611,7 @@ def test_a_gateway_exits_well_however_it_ends() -> None:
 
 def test_the_sandbox_is_not_imported_before_the_first_script() -> None:
     code = (
-        "import sys, portico.execution.sandbox.python.engine as p; p.PythonEngine(); "
+        "import sys, portico.scripts.sandbox.python.engine as p; p.PythonEngine(); "
         "sys.exit('pydantic_monty' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=BOUND, check=False).returncode == 0
@@ -632,7 +632,7 @@ async def test_an_attack_is_contained(engine: PythonEngine, code: str, allowed: 
         await asyncio.sleep(0)
         return 3
 
-    limits = Limits(cpu_s=0.3, wall_s=1.5)
+    limits = ScriptLimits(cpu_s=0.3, wall_s=1.5)
     script = Script(code, "python", {"calculator": ("add",)}, {}, limits)
     outcome = await asyncio.wait_for(engine.run(script, ask), BOUND)
     if allowed != "harmless":

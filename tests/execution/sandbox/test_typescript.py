@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from portico.execution.sandbox.javascript import typescript
-from portico.execution.sandbox.javascript.typescript import NotTypeScript, Stripper
-from portico.execution.sandbox.script import Outcome, Script
-from portico.execution.sandbox.worker.pool import WorkerEngine
+from portico.scripts.sandbox.javascript import typescript
+from portico.scripts.sandbox.javascript.typescript import NotTypeScript, TypeStripper
+from portico.scripts.sandbox.script import Script, ScriptOutcome
+from portico.scripts.sandbox.worker.pool import WorkerEngine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATIENCE = 60
@@ -30,7 +30,7 @@ async def _add(_namespace: str, _name: str, args: list[Any], _kwargs: dict[str, 
     return {"result": args[0]["a"] + args[0]["b"]}
 
 
-async def ran(engine: WorkerEngine, code: str) -> Outcome:
+async def ran(engine: WorkerEngine, code: str) -> ScriptOutcome:
     async with asyncio.timeout(PATIENCE):
         return await engine.run(Script(code, "typescript", {"calc": ("add",)}), _add)
 
@@ -95,14 +95,14 @@ async def test_types_may_be_imported_since_nothing_is_left_of_them(engine: Worke
 
 async def test_no_line_moves():
     code = "type A =\n  | 1\n  | 2\n\nfunction f<\n  T\n>(a: T): asserts a is\n  T {\n}\nenum B {\n  C,\n  D\n}\nlast()"
-    assert Stripper().untyped(code).split("\n").index("last()") == code.split("\n").index("last()")
+    assert TypeStripper().strip_types(code).split("\n").index("last()") == code.split("\n").index("last()")
 
 
 async def test_a_script_that_is_too_much_for_it_spoils_nothing_for_the_next():
-    stripper = Stripper()
+    stripper = TypeStripper()
     with pytest.raises(NotTypeScript, match="call stack"):
-        stripper.untyped("(" * 100_000)
-    assert stripper.untyped("const a: number = 1").replace(" ", "") == "consta=1"
+        stripper.strip_types("(" * 100_000)
+    assert stripper.strip_types("const a: number = 1").replace(" ", "") == "consta=1"
 
 
 async def test_the_library_is_the_one_that_its_readme_describes():

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from portico.execution.sandbox.script import CallFailed, Limits, Outcome, Script
-from portico.execution.sandbox.worker import pool as workers
-from portico.execution.sandbox.worker.pool import WorkerEngine
+from portico.scripts.sandbox.script import CallFailed, Script, ScriptLimits, ScriptOutcome
+from portico.scripts.sandbox.worker import pool as workers
+from portico.scripts.sandbox.worker.pool import WorkerEngine
 from tests.execution.sandbox import probing
 
 PATIENCE_S = 30.0
 ROOT = str(Path(__file__).parents[3])
-QUICK = Limits(cpu_s=0.2, wall_s=20.0)
+QUICK = ScriptLimits(cpu_s=0.2, wall_s=20.0)
 SPIN = "while true do end"
 
 
@@ -67,11 +67,11 @@ async def probe() -> AsyncIterator[WorkerEngine]:
     await engine.close()
 
 
-def script(code: str, limits: Limits = QUICK, **more: Any) -> Script:
+def script(code: str, limits: ScriptLimits = QUICK, **more: Any) -> Script:
     return Script(textwrap.dedent(code), "lua", {"t": ("echo", "hang", "fail", "limit")}, limits=limits, **more)
 
 
-def kind(outcome: Outcome) -> str | None:
+def kind(outcome: ScriptOutcome) -> str | None:
     return outcome.fault.kind if outcome.fault else None
 
 
@@ -102,7 +102,7 @@ async def test_a_worker_runs_one_script_after_the_other(probe: WorkerEngine, hos
 async def test_a_worker_is_replaced_after_many_scripts(
     probe: WorkerEngine, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "MAX_SCRIPTS", 2)
+    monkeypatch.setattr(workers, "MAX_SCRIPTS_PER_WORKER", 2)
     pids = [(await probe.run(script(PID), host.ask)).value for _ in range(4)]
     assert pids[0] == pids[1] != pids[2]
     assert await gone(pids[0])
@@ -117,12 +117,12 @@ async def test_computing_while_a_call_is_under_way_is_computing_too(lua: WorkerE
     outcome = await lua.run(script(f"t.hang() {SPIN}"), host.ask)
     assert kind(outcome) == "time"
     assert host.ended == ["hang"]
-    assert outcome.unawaited == 1
+    assert outcome.unawaited_calls == 1
 
 
 async def test_a_script_that_waits_too_long_is_killed_and_its_call_is_cancelled(lua: WorkerEngine, host: Host) -> None:
     await lua.start()
-    outcome = await lua.run(script("t.hang():await()", Limits(wall_s=0.3)), host.ask)
+    outcome = await lua.run(script("t.hang():await()", ScriptLimits(wall_s=0.3)), host.ask)
     assert kind(outcome) == "time"
     assert host.ended == ["hang"]
 
@@ -147,7 +147,7 @@ async def test_a_process_that_somebody_kills_is_a_fault_of_its_script_alone(prob
 async def test_cancelling_a_script_kills_it_and_waits_for_its_calls(probe: WorkerEngine, host: Host) -> None:
     code = "channel.call('t', 'hang', [], {})\nwhile True: pass"
     pid = (await probe.run(script(PID), host.ask)).value
-    running = asyncio.create_task(probe.run(script(code, Limits(cpu_s=60)), host.ask))
+    running = asyncio.create_task(probe.run(script(code, ScriptLimits(cpu_s=60)), host.ask))
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
         running.cancel()
@@ -173,8 +173,8 @@ async def test_closing_leaves_no_process(probe: WorkerEngine, host: Host) -> Non
 GATEWAY = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from portico.execution.sandbox.script import Limits, Script
-from portico.execution.sandbox.worker.pool import WorkerEngine
+from portico.scripts.sandbox.script import Limits, Script
+from portico.scripts.sandbox.worker.pool import WorkerEngine
 
 async def ask(namespace, name, args, kwargs):
     print(args[0], flush=True)
@@ -224,33 +224,33 @@ async def test_a_worker_that_lies_is_killed(probe: WorkerEngine, host: Host, lie
 
 async def test_a_flood_of_calls_is_stopped_whatever_the_host_answers(probe: WorkerEngine, host: Host) -> None:
     code = "for _ in range(10**6): channel.call('t', 'hang', [], {})"
-    outcome = await probe.run(script(code, Limits(calls=20)), host.ask)
+    outcome = await probe.run(script(code, ScriptLimits(calls=20)), host.ask)
     assert kind(outcome) == "call"
     assert len(host.ended) <= 41
 
 
 async def test_calls_that_carry_too_much_are_stopped(probe: WorkerEngine, host: Host) -> None:
     code = "for _ in range(50): channel.call('t', 'hang', ['x' * 500_000], {})"
-    assert kind(await probe.run(script(code, Limits(answer_bytes=10**6)), host.ask)) == "memory"
+    assert kind(await probe.run(script(code, ScriptLimits(answer_bytes=10**6)), host.ask)) == "memory"
 
 
 async def test_prints_beyond_the_limit_are_dropped_even_if_the_worker_sends_them(
     probe: WorkerEngine, host: Host
 ) -> None:
-    limits = Limits(output_bytes=1000)
+    limits = ScriptLimits(output_bytes=1000)
     honest = await probe.run(script("for _ in range(10): channel.print('é' * 100)", limits), host.ask)
-    assert (honest.printed, honest.dropped) == ("é" * 500, 500)
+    assert (honest.printed, honest.dropped_chars) == ("é" * 500, 500)
     liar = await probe.run(script("for _ in range(10): channel.send({'print': 'é' * 100})", limits), host.ask)
-    assert (liar.printed, liar.dropped) == ("é" * 500, 500)
+    assert (liar.printed, liar.dropped_chars) == ("é" * 500, 500)
 
 
 async def test_a_flood_of_prints_that_is_killed_says_that_something_is_missing(lua: WorkerEngine, host: Host) -> None:
     outcome = await lua.run(
-        script("while true do print('xxxxxxxxxx') end", Limits(cpu_s=0.3, output_bytes=1000)), host.ask
+        script("while true do print('xxxxxxxxxx') end", ScriptLimits(cpu_s=0.3, output_bytes=1000)), host.ask
     )
     assert kind(outcome) == "time"
     assert len(outcome.printed) == 1000
-    assert outcome.dropped > 0
+    assert outcome.dropped_chars > 0
 
 
 async def test_a_fatal_call_ends_the_script_whatever_it_catches(lua: WorkerEngine, host: Host) -> None:
@@ -259,7 +259,9 @@ async def test_a_fatal_call_ends_the_script_whatever_it_catches(lua: WorkerEngin
     assert outcome.fault is not None
     assert (outcome.fault.kind, outcome.fault.message, outcome.value) == ("call", "20 calls are the limit", None)
     assert outcome.stored == {"k": 1}
-    stubborn = await lua.run(script("while true do pcall(function() t.limit():await() end) end", Limits()), host.ask)
+    stubborn = await lua.run(
+        script("while true do pcall(function() t.limit():await() end) end", ScriptLimits()), host.ask
+    )
     assert kind(stubborn) == "call"
 
 
@@ -275,7 +277,7 @@ async def test_large_values_pass_in_both_directions(lua: WorkerEngine, host: Hos
     text = "é" * 2_000_000
     rows = [{"id": at, "text": "x" * 100} for at in range(10_000)]
     outcome = await lua.run(
-        script("return t.echo(load('text'), load('rows')):await()", Limits(), state={"text": text, "rows": rows}),
+        script("return t.echo(load('text'), load('rows')):await()", ScriptLimits(), state={"text": text, "rows": rows}),
         host.ask,
     )
     assert outcome.fault is None
@@ -298,7 +300,7 @@ async def test_a_script_that_never_gets_a_worker_is_told_so(probe: WorkerEngine,
     first = asyncio.create_task(probe.run(script("channel.call('t', 'hang', [], {})\nchannel.wait()"), host.ask))
     async with asyncio.timeout(PATIENCE_S):
         await host.begun.wait()
-        outcome = await probe.run(script("value = 1", Limits(wall_s=0.05)), host.ask)
+        outcome = await probe.run(script("value = 1", ScriptLimits(wall_s=0.05)), host.ask)
         assert kind(outcome) == "time"
         assert outcome.fault is not None
         assert "no worker was free" in outcome.fault.message

@@ -4,8 +4,8 @@ import pytest
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
-from portico.execution.sandbox.script import CallFailed
-from portico.execution.scripting.binding import arguments_of, bind
+from portico.scripts.sandbox.script import CallFailed
+from portico.scripts.tool_bindings import bind_tools, build_arguments
 
 
 def tool(server: str, name: str, *params: str, required: tuple[str, ...] = ()) -> Tool:
@@ -28,37 +28,37 @@ HOUSE = house(github=("create_issue", "list-issues"), data__server=("get", "whil
 
 
 def test_only_what_a_script_mentions_is_bound():
-    bound = bind("await github.create_issue(title='x')", HOUSE)
-    assert bound.namespaces() == {"github": ("create_issue",)}
-    assert bound.tool("github", "create_issue").address == "github.create_issue"
+    bound = bind_tools("await github.create_issue(title='x')", HOUSE)
+    assert bound.list_namespaces() == {"github": ("create_issue",)}
+    assert bound.get_tool("github", "create_issue").address == "github.create_issue"
 
 
 def test_names_that_are_no_identifiers_are_bound_as_scripts_write_them():
-    bound = bind("github.list_issues({}):await() data_server._while({}) github['list-issues']", HOUSE)
-    assert set(bound.namespaces()["github"]) == {"list_issues", "list-issues"}
-    assert bound.tool("github", "list_issues").name == bound.tool("github", "list-issues").name == "list-issues"
-    assert bound.tool("data_server", "_while").address == "data-server.while"
+    bound = bind_tools("github.list_issues({}):await() data_server._while({}) github['list-issues']", HOUSE)
+    assert set(bound.list_namespaces()["github"]) == {"list_issues", "list-issues"}
+    assert bound.get_tool("github", "list_issues").name == bound.get_tool("github", "list-issues").name == "list-issues"
+    assert bound.get_tool("data_server", "_while").address == "data-server.while"
 
 
 def test_a_server_under_another_name_is_bound_too():
-    assert bind("gh = github\nawait gh.create_issue()", HOUSE).namespaces() == {"github": ("create_issue",)}
+    assert bind_tools("gh = github\nawait gh.create_issue()", HOUSE).list_namespaces() == {"github": ("create_issue",)}
 
 
 def test_a_variable_that_is_called_like_a_server_costs_nothing():
-    assert bind("time = 5\ntime + 1", HOUSE).namespaces() == {}
+    assert bind_tools("time = 5\ntime + 1", HOUSE).list_namespaces() == {}
 
 
 @pytest.mark.parametrize("code", ["await github.create_isue(1)", "github?.create_isue({})"])
 def test_a_wrong_name_is_bound_to_what_is_nearest(code: str):
-    bound = bind(code, HOUSE)
-    assert "create_isue" in bound.namespaces()["github"]
+    bound = bind_tools(code, HOUSE)
+    assert "create_isue" in bound.list_namespaces()["github"]
     with pytest.raises(CallFailed, match=r"no tool github\.create_isue\. Did you mean github\.create_issue"):
-        bound.tool("github", "create_isue")
+        bound.get_tool("github", "create_isue")
 
 
 def test_a_name_like_no_other_is_bound_to_what_there_is():
     with pytest.raises(CallFailed, match="time has: now"):
-        bind("time.xyzzyplugh()", HOUSE).tool("time", "xyzzyplugh")
+        bind_tools("time.xyzzyplugh()", HOUSE).get_tool("time", "xyzzyplugh")
 
 
 # What was passed
@@ -67,23 +67,23 @@ ISSUE = tool("github", "create_issue", "body", "title", "from", "page-size", req
 
 
 def test_one_object_is_the_arguments():
-    assert arguments_of(ISSUE, [{"title": "x"}], {}) == {"title": "x"}
-    assert arguments_of(ISSUE, [], {"title": "x", "body": "y"}) == {"title": "x", "body": "y"}
-    assert arguments_of(ISSUE, [], {}) == {}
+    assert build_arguments(ISSUE, [{"title": "x"}], {}) == {"title": "x"}
+    assert build_arguments(ISSUE, [], {"title": "x", "body": "y"}) == {"title": "x", "body": "y"}
+    assert build_arguments(ISSUE, [], {}) == {}
 
 
 def test_values_are_taken_in_the_order_that_the_line_of_a_tool_shows():
-    assert arguments_of(ISSUE, ["x", "y"], {}) == {"title": "x", "body": "y"}
-    assert arguments_of(ISSUE, ["x"], {"from_": "z"}) == {"title": "x", "from": "z"}
+    assert build_arguments(ISSUE, ["x", "y"], {}) == {"title": "x", "body": "y"}
+    assert build_arguments(ISSUE, ["x"], {"from_": "z"}) == {"title": "x", "from": "z"}
 
 
 def test_names_that_are_no_identifiers_may_be_written_as_such():
     given = {"_from": 1, "page_size": 2, "title": "x", "other": 3}
-    assert arguments_of(ISSUE, [given], {}) == {"from": 1, "page-size": 2, "title": "x", "other": 3}
+    assert build_arguments(ISSUE, [given], {}) == {"from": 1, "page-size": 2, "title": "x", "other": 3}
 
 
 def test_too_many_values_and_values_given_twice_are_said():
     with pytest.raises(CallFailed, match=r"takes 4 arguments \(title, body, from, page-size\), and 5"):
-        arguments_of(ISSUE, [1, 2, 3, 4, 5], {})
+        build_arguments(ISSUE, [1, 2, 3, 4, 5], {})
     with pytest.raises(CallFailed, match="title twice"):
-        arguments_of(ISSUE, ["x"], {"title": "y"})
+        build_arguments(ISSUE, ["x"], {"title": "y"})

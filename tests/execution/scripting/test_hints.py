@@ -4,14 +4,14 @@ import pytest
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import make_tool
-from portico.execution.sandbox.script import Fault, FaultKind, Language, Outcome, Script
-from portico.execution.scripting.hints import hint
+from portico.scripts.hints import build_hint
+from portico.scripts.sandbox.script import Fault, FaultKind, Language, Script, ScriptOutcome
 
 HOUSE = Snapshot({"github": ServerEntry("github", tools={"search": make_tool("github", {"name": "search"})})})
 
 
 def hinted(language: Language, code: str, message: str, kind: FaultKind = "runtime") -> str:
-    return hint(Script(code, language), Outcome(fault=Fault(kind, message, 1)), HOUSE)
+    return build_hint(Script(code, language), ScriptOutcome(fault=Fault(kind, message, 1)), HOUSE)
 
 
 @pytest.mark.parametrize(
@@ -93,16 +93,20 @@ def test_javascript_sent_as_python_is_seen():
 
 def test_who_took_an_answer_for_something_else_is_told_what_it_was():
     fault = Fault("runtime", "TypeError: string indices must be integers", 1)
-    said = hint(Script("x", "python"), Outcome(fault=fault), HOUSE, {"github.search": "text, beginning '[{'"})
+    said = build_hint(
+        Script("x", "python"), ScriptOutcome(fault=fault), HOUSE, {"github.search": "text, beginning '[{'"}
+    )
     assert said == "github.search answered text, beginning '[{'."
 
 
 def test_a_promise_in_a_text_is_a_forgotten_await():
-    assert "must be awaited" in hint(Script("x", "javascript"), Outcome("got [object Promise]"), HOUSE)
+    assert "must be awaited" in build_hint(Script("x", "javascript"), ScriptOutcome("got [object Promise]"), HOUSE)
 
 
 def test_of_a_script_that_was_cut_off_no_call_is_called_forgotten():
-    assert "not awaited" not in hint(Script("x", "python"), Outcome(unawaited=9, fault=Fault("call", "over")), HOUSE)
+    assert "not awaited" not in build_hint(
+        Script("x", "python"), ScriptOutcome(unawaited_calls=9, fault=Fault("call", "over")), HOUSE
+    )
 
 
 def test_a_tool_without_its_server_is_told_whose_it_is():
@@ -119,5 +123,5 @@ def test_every_limit_comes_with_advice(kind: FaultKind):
 
 
 def test_calls_that_nobody_waited_for_are_said_also_of_a_script_that_went_well():
-    assert hint(Script("x", "lua"), Outcome(unawaited=1), HOUSE).startswith("1 call was not awaited")
-    assert hint(Script("x", "lua"), Outcome(), HOUSE) == ""
+    assert build_hint(Script("x", "lua"), ScriptOutcome(unawaited_calls=1), HOUSE).startswith("1 call was not awaited")
+    assert build_hint(Script("x", "lua"), ScriptOutcome(), HOUSE) == ""

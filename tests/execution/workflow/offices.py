@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico.access import Caller
+from portico.calls.pipeline import CallContext, CallPipeline
 from portico.catalog.snapshot import Snapshot
-from portico.events import Bus
-from portico.execution.call import Calls, Origin
-from portico.execution.workflow.report import Report
-from portico.execution.workflow.workflows import Request, Workflows
+from portico.events import EventBus
 from portico.testing import FakeBackend, gateway_over
 from portico.upstream.backend import Raw
-from portico.upstream.supervisor import Upstream
+from portico.upstream.lifecycle.supervisor import Upstream
+from portico.workflows.report import WorkflowReport
+from portico.workflows.runner import WorkflowRequest, WorkflowRunner
 from tests.disclosure.house import by_words, entry
 
 CALLER = Caller(session="me")
@@ -51,10 +51,10 @@ def text(body: str, *, failed: bool = False) -> Raw:
 class Office:
     """Workflows over one fake server, with what it was asked."""
 
-    def __init__(self, calls: Calls, snapshot: Snapshot, fake: FakeBackend, **options: Any) -> None:
+    def __init__(self, calls: CallPipeline, snapshot: Snapshot, fake: FakeBackend, **options: Any) -> None:
         self.fake = fake
         self.snapshot = snapshot
-        self.workflows = Workflows(calls, **options)
+        self.workflows = WorkflowRunner(calls, **options)
         self.gates: dict[str, asyncio.Event] = {}
         self.held: asyncio.Queue[Any] = asyncio.Queue()
         """The values that calls of `hold` wait with."""
@@ -76,13 +76,15 @@ class Office:
     def answers(self, name: str, handler: Callable[[Raw], Any]) -> None:
         self.fake.on_call(name, handler)
 
-    async def run(self, *steps: Raw, caller: Caller = CALLER, origin: Origin | None = None, **request: Any) -> Report:
-        asked = Request(steps=list(steps) or None, **request)
+    async def run(
+        self, *steps: Raw, caller: Caller = CALLER, origin: CallContext | None = None, **request: Any
+    ) -> WorkflowReport:
+        asked = WorkflowRequest(steps=list(steps) or None, **request)
         async with asyncio.timeout(LONG_S):
-            return await self.workflows.run(asked, self.snapshot, origin or Origin(caller))
+            return await self.workflows.run(asked, self.snapshot, origin or CallContext(caller))
 
-    async def resume(self, report: Report, *steps: Raw, **request: Any) -> Report:
-        return await self.run(*steps, resume=report.run, **request)
+    async def resume(self, report: WorkflowReport, *steps: Raw, **request: Any) -> WorkflowReport:
+        return await self.run(*steps, resume=report.run_id, **request)
 
     async def _hold(self, arguments: Raw) -> Raw:
         value = arguments.get("value")
@@ -106,10 +108,10 @@ class Office:
 async def office(tools: list[Raw] | None = None, **options: Any) -> AsyncGenerator[Office]:
     """Over the pipeline alone: a gateway takes longer to start than most tests to run."""
     listed = tools if tools is not None else TOOLS
-    fake, bus = FakeBackend(listed), Bus()
+    fake, bus = FakeBackend(listed), EventBus()
     upstream = Upstream("f", fake, bus)
     try:
-        yield Office(Calls({"f": upstream}, {}, bus), by_words(entry("f", *listed)), fake, **options)
+        yield Office(CallPipeline({"f": upstream}, {}, bus), by_words(entry("f", *listed)), fake, **options)
     finally:
         await upstream.stop()
 
@@ -122,11 +124,11 @@ async def whole_house(**options: Any) -> AsyncGenerator[Office]:
         yield Office(gateway.calls, gateway.catalog.snapshot, fake, **options)
 
 
-def states(report: Report) -> dict[str, str]:
+def states(report: WorkflowReport) -> dict[str, str]:
     return {told.id: told.state for told in report.steps}
 
 
-def values(report: Report) -> dict[str, Any]:
+def values(report: WorkflowReport) -> dict[str, Any]:
     return {told.id: told.value for told in report.steps if told.state == "done"}
 
 

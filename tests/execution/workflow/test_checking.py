@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from portico.errors import InvalidArguments
-from portico.execution.learned import Shapes
-from portico.execution.workflow.checking import Checked, Problems, check, is_destructive
+from portico.results.learned_shapes import LearnedShapes
 from portico.upstream.backend import Raw
+from portico.workflows.validation import InvalidWorkflow, ValidatedWorkflow, is_destructive, validate_workflow
 from tests.disclosure.house import by_words, entry
 from tests.execution.workflow.offices import TOOLS, office, step, tool
 
@@ -27,13 +27,13 @@ SNAPSHOT = by_words(entry("f", *TOOLS), entry("sky", WEATHER, DRAW))
 
 
 def problems(*steps: Any, **inputs: Any) -> list[str]:
-    found = check(list(steps), inputs, SNAPSHOT)
-    return [str(problem) for problem in found.problems] if isinstance(found, Problems) else []
+    found = validate_workflow(list(steps), inputs, SNAPSHOT)
+    return [str(problem) for problem in found.problems] if isinstance(found, InvalidWorkflow) else []
 
 
-def warnings(*steps: Raw, shapes: Shapes | None = None) -> list[str]:
-    found = check(list(steps), {}, SNAPSHOT, shapes)
-    assert isinstance(found, Checked)
+def warnings(*steps: Raw, shapes: LearnedShapes | None = None) -> list[str]:
+    found = validate_workflow(list(steps), {}, SNAPSHOT, shapes)
+    assert isinstance(found, ValidatedWorkflow)
     return [str(warning) for warning in found.warnings]
 
 
@@ -43,11 +43,11 @@ def test_a_sound_workflow_has_no_problems_and_keeps_its_order():
         step("a", "f::say", {"value": "${inputs.x}"}),
         step("c", "say", {"value": "${item}"}, for_each="${b.list}", depends_on="a"),
     ]
-    found = check(steps, {"x": 3}, SNAPSHOT)
-    assert isinstance(found, Checked)
+    found = validate_workflow(steps, {"x": 3}, SNAPSHOT)
+    assert isinstance(found, ValidatedWorkflow)
     assert [planned.id for planned in found.plan] == ["b", "a", "c"]
     assert [planned.tool.address for planned in found.plan] == ["f.add", "f.say", "f.say"]
-    assert [sorted(planned.step.before) for planned in found.plan] == [["a"], [], ["a", "b"]]
+    assert [sorted(planned.step.dependencies) for planned in found.plan] == [["a"], [], ["a", "b"]]
 
 
 def test_every_problem_is_told_at_once_with_its_step():
@@ -119,8 +119,8 @@ def test_a_step_that_cannot_be_read_says_what_it_should_be(wrong: Any, said: str
 
 @pytest.mark.parametrize("steps", [None, [], {}, "text", [step(f"s{n}", "f.say") for n in range(51)]])
 def test_steps_are_a_list_of_at_most_fifty(steps: Any):
-    found = check(steps, {}, SNAPSHOT)
-    assert isinstance(found, Problems)
+    found = validate_workflow(steps, {}, SNAPSHOT)
+    assert isinstance(found, InvalidWorkflow)
     assert len(found.problems) == 1
 
 
@@ -199,7 +199,7 @@ def test_a_text_that_names_no_step_is_a_text(text: str):
 
 
 def test_a_learned_shape_is_known_too():
-    shapes, say = Shapes(), SNAPSHOT.tool("f.say")
+    shapes, say = LearnedShapes(), SNAPSHOT.resolve_tool("f.say")
     a = step("a", "f.say", {"value": 1})
     assert warnings(a, step("b", "f.say", {"value": "${a.titel}"}), shapes=shapes) == []
     shapes.learn(say, {"content": [], "structuredContent": {"title": "x", "n": 1}})
@@ -226,7 +226,7 @@ def test_the_value_of_a_step_that_runs_for_each_is_a_list():
 )
 def test_only_a_tool_that_says_so_destroys(annotations: Raw, destroys: bool):
     snapshot = by_words(entry("s", tool("t", annotations=annotations)))
-    assert is_destructive(snapshot.tool("s.t")) is destroys
+    assert is_destructive(snapshot.resolve_tool("s.t")) is destroys
 
 
 async def test_nothing_runs_when_anything_is_wrong():

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.execution.workflow.references import (
+from portico.workflows.references import (
     BadReference,
-    Template,
-    condition,
-    expression,
-    filled,
-    prepared,
-    references,
+    TextTemplate,
+    iter_references,
+    parse_condition,
+    parse_expression,
+    parse_value,
+    resolve_references,
 )
 
 SCOPE = {
@@ -25,7 +25,7 @@ SCOPE = {
 
 
 def value_of(written: Any) -> Any:
-    return filled(prepared(written), SCOPE)
+    return resolve_references(parse_value(written), SCOPE)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_in_a_longer_text_values_are_written_out_and_an_escaped_reference_stays(
 
 
 def test_references_are_filled_wherever_they_are_in_objects_and_lists():
-    tree = prepared({"a": ["${fetch.total}", {"b": "${inputs.who}"}], "${x": 1, "n": None, "t": True})
-    assert filled(tree, SCOPE) == {"a": [2, {"b": "me"}], "${x": 1, "n": None, "t": True}
-    assert [reference.text for reference in references(tree)] == ["fetch.total", "inputs.who"]
+    tree = parse_value({"a": ["${fetch.total}", {"b": "${inputs.who}"}], "${x": 1, "n": None, "t": True})
+    assert resolve_references(tree, SCOPE) == {"a": [2, {"b": "me"}], "${x": 1, "n": None, "t": True}
+    assert [reference.text for reference in iter_references(tree)] == ["fetch.total", "inputs.who"]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_references_are_filled_wherever_they_are_in_objects_and_lists():
 )
 def test_what_cannot_be_read_says_why(written: str, said: str):
     with pytest.raises(BadReference, match=said):
-        prepared(written)
+        parse_value(written)
 
 
 def test_what_cannot_be_read_says_where_it_is():
     with pytest.raises(BadReference, match=r"^filter\.names\[1\]: "):
-        prepared({"filter": {"names": ["a", "${}"]}})
+        parse_value({"filter": {"names": ["a", "${}"]}})
 
 
 @pytest.mark.parametrize(
@@ -118,30 +118,30 @@ def test_what_cannot_be_read_says_where_it_is():
     ],
 )
 def test_an_expression_needs_the_names_it_begins_with_and_no_others(path: str, names: set[str]):
-    assert expression(path).names == names
+    assert parse_expression(path).names == names
 
 
 def test_what_has_an_alternative_is_not_needed():
-    assert expression("a.x || b.x").needs == (frozenset({"a", "b"}),)
-    assert expression("a.x || 'none'").needs == ()
-    assert set(expression("[a.x, b.x]").needs) == {frozenset({"a"}), frozenset({"b"})}
-    assert expression("[inputs.x, inputs.y || 'z']").inputs == {"x"}
+    assert parse_expression("a.x || b.x").needs == (frozenset({"a", "b"}),)
+    assert parse_expression("a.x || 'none'").needs == ()
+    assert set(parse_expression("[a.x, b.x]").needs) == {frozenset({"a"}), frozenset({"b"})}
+    assert parse_expression("[inputs.x, inputs.y || 'z']").inputs == {"x"}
 
 
 @pytest.mark.parametrize("written", ["fetch.total > 1", "fetch.total > `1`", "${fetch.total >= 2}", "fetch.total == 2"])
 def test_a_condition_is_an_expression_with_or_without_its_braces(written: str):
-    assert condition(written).found(SCOPE) is True
+    assert parse_condition(written).resolve(SCOPE) is True
 
 
 def test_a_condition_is_one_expression():
     with pytest.raises(BadReference, match="one expression"):
-        condition("${fetch.total} > 1")
+        parse_condition("${fetch.total} > 1")
 
 
 @given(st.text())
 def test_any_text_without_a_reference_is_itself_and_any_text_at_all_is_read_or_refused(text: str):
     try:
-        found = prepared(text)
+        found = parse_value(text)
     except BadReference:
         assert "${" in text
         return
@@ -152,6 +152,6 @@ def test_any_text_without_a_reference_is_itself_and_any_text_at_all_is_read_or_r
 @given(st.text())
 def test_an_escaped_text_comes_back_as_it_was(text: str):
     escaped = text.replace("${", "$${")
-    found = prepared(escaped)
-    assert not isinstance(found, Template)
+    found = parse_value(escaped)
+    assert not isinstance(found, TextTemplate)
     assert found == text

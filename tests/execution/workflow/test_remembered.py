@@ -8,15 +8,15 @@ import pytest
 
 from portico.catalog.snapshot import Snapshot
 from portico.errors import PorticoError
-from portico.execution.workflow.checking import Problems, check
-from portico.execution.workflow.planning.remembered import Plans
-from portico.execution.workflow.planning.suggesting import Suggestion, by_meaning, suggest
-from portico.execution.workflow.planning.templates import template
 from portico.storage.plan_rows import PlanRow
 from portico.storage.sql import plans as sql
-from portico.storage.sql.address import Sqlite
 from portico.storage.sql.database import Database
+from portico.storage.sql.database_url import SqliteAddress
 from portico.storage.sql.migration import migrate
+from portico.workflows.planning.plan_memory import PlanMemory
+from portico.workflows.planning.planner import PlanSuggestion, make_index_search, suggest_plan
+from portico.workflows.planning.templates import make_template
+from portico.workflows.validation import InvalidWorkflow, validate_workflow
 from tests.disclosure.house import by_meaning as by_meaning_too
 from tests.disclosure.house import by_words, entry
 from tests.execution.workflow.test_suggesting import CHAT, FILES, HOUSE, HUB, tool
@@ -45,13 +45,13 @@ class Kept:
         self._per_scope = per_scope
 
     async def add_plans(self, rows: Sequence[PlanRow]) -> None:
-        await self._database.write(lambda db: sql.add(db, rows, per_scope=self._per_scope))
+        await self._database.write(lambda db: sql.add_plans(db, rows, per_scope=self._per_scope))
 
     async def plans(self, scope: str) -> list[PlanRow]:
-        return await self._database.read(lambda db: sql.load(db, scope))
+        return await self._database.read(lambda db: sql.load_plans(db, scope))
 
     async def forget(self, profile: str | None) -> int:
-        return await self._database.write(lambda db: sql.forget(db, profile))
+        return await self._database.write(lambda db: sql.forget_plans(db, profile))
 
 
 class Broken:
@@ -66,22 +66,22 @@ class Broken:
 
 @pytest.fixture
 async def store() -> AsyncGenerator[Kept]:
-    database = Database(Sqlite(None))
+    database = Database(SqliteAddress(None))
     await migrate(database)
     yield Kept(database)
     await database.close()
 
 
-def plans(store: Any, **options: Any) -> Plans:
-    return Plans(store, key=lambda: b"key", **options)
+def plans(store: Any, **options: Any) -> PlanMemory:
+    return PlanMemory(store, key=lambda: b"key", **options)
 
 
-async def offered(known: Plans, intent: str, snapshot: Snapshot = HOUSE, scope: str = ME) -> Suggestion | None:
-    fresh = await suggest(intent, snapshot, by_meaning(snapshot))
-    return await known.offered(scope, intent, snapshot, fresh)
+async def offered(known: PlanMemory, intent: str, snapshot: Snapshot = HOUSE, scope: str = ME) -> PlanSuggestion | None:
+    fresh = await suggest_plan(intent, snapshot, make_index_search(snapshot))
+    return await known.find_plan(scope, intent, snapshot, fresh)
 
 
-def arguments(made: Suggestion | None) -> list[Mapping[str, Any]]:
+def arguments(made: PlanSuggestion | None) -> list[Mapping[str, Any]]:
     assert made is not None
     return [step["arguments"] for step in made.steps]
 
@@ -96,7 +96,7 @@ async def test_nothing_that_was_said_is_kept(store: Kept):
 
 
 def test_tools_joins_and_what_definitions_name_are_kept():
-    kept = template(STEPS, HOUSE)
+    kept = make_template(STEPS, HOUSE)
     assert kept is not None
     assert kept.steps == (
         {
@@ -114,9 +114,9 @@ def test_tools_joins_and_what_definitions_name_are_kept():
 
 def test_a_condition_that_may_compare_with_somebodys_words_is_not_kept():
     guarded = [STEPS[0], {**STEPS[1], "if": "bobs_issues.issues[0].title == 'Ann'"}]
-    assert template(guarded, HOUSE) is None
+    assert make_template(guarded, HOUSE) is None
     filtered = "${bobs_issues.issues[?title=='Ann'].url | [0]}"
-    kept = template([STEPS[0], {**STEPS[1], "arguments": {"channel_id": "C", "text": filtered}}], HOUSE)
+    kept = make_template([STEPS[0], {**STEPS[1], "arguments": {"channel_id": "C", "text": filtered}}], HOUSE)
     assert kept is not None
     assert kept.steps[1]["arguments"]["text"] == "${inputs.text}"
 
@@ -128,7 +128,7 @@ def test_loops_and_what_is_asked_for_twice_stay_one():
         "arguments": {"owner": "bob", "repo": "diary", "issue_number": "${item.number}"},
         "for_each": "${bobs_issues.issues}",
     }
-    kept = template([STEPS[0], close], HOUSE)
+    kept = make_template([STEPS[0], close], HOUSE)
     assert kept is not None
     assert kept.steps[1] == {
         "id": "close_issue",
@@ -143,12 +143,14 @@ async def test_a_plan_that_worked_is_offered_again_with_what_is_said_now(store: 
     await known.remember(ME, STEPS, HOUSE, INTENT)
     made = await offered(known, "list the open issues of the repository acme/web and post them to chat")
     assert made is not None
-    assert made.worked == 1
+    assert made.success_count == 1
     assert arguments(made)[0] == {"owner": "acme", "repo": "web", "state": "open"}
-    assert made.missing == ("channel_id",)
+    assert made.missing_inputs == ("channel_id",)
     assert made.inputs["channel_id"].needed_by == ("post_message.channel_id",)
-    assert made.changing
-    assert not isinstance(check([dict(step) for step in made.steps], {"channel_id": "C"}, HOUSE), Problems)
+    assert made.changing_tools
+    assert not isinstance(
+        validate_workflow([dict(step) for step in made.steps], {"channel_id": "C"}, HOUSE), InvalidWorkflow
+    )
 
 
 async def test_it_says_how_often_it_worked(store: Kept):
@@ -157,7 +159,7 @@ async def test_it_says_how_often_it_worked(store: Kept):
         await known.remember(ME, STEPS, HOUSE, INTENT)
     made = await offered(known, INTENT)
     assert made is not None
-    assert (made.worked, made.why) == (3, ("a plan like this has worked 3 times",))
+    assert (made.success_count, made.why) == (3, ("a plan like this has worked 3 times",))
     assert len(await store.plans(ME)) == 1
 
 
@@ -173,9 +175,9 @@ async def test_other_words_for_the_same_are_offered_it(store: Kept):
     known, house = plans(store), by_meaning_too(HUB, CHAT, FILES)
     await known.remember(ME, STEPS, house, "fetch the tickets of bob/diary and announce them in chat")
     intent = "announce in chat the tickets of acme/web that we fetched"
-    nothing_planned = Suggestion()
-    assert await known.offered(ME, intent, house, nothing_planned) is not None
-    assert await known.offered(ME, "copy a file to another place on disk", house, nothing_planned) is None
+    nothing_planned = PlanSuggestion()
+    assert await known.find_plan(ME, intent, house, nothing_planned) is not None
+    assert await known.find_plan(ME, "copy a file to another place on disk", house, nothing_planned) is None
 
 
 async def test_another_intent_is_not_offered_it(store: Kept):
@@ -250,4 +252,4 @@ async def test_a_row_that_says_something_else_is_passed_over(store: Kept):
         await store.add_plans([PlanRow(f"x{n}", ME, "???", row.words, steps, "[]", 9, 1e12)])
     made = await offered(known, INTENT)
     assert made is not None
-    assert made.worked == 1
+    assert made.success_count == 1

@@ -7,8 +7,8 @@ import pytest
 
 from portico.access import Caller
 from portico.errors import InvalidArguments, UnknownName
-from portico.execution.workflow.limits import Limits
 from portico.upstream.backend import Raw
+from portico.workflows.limits import WorkflowLimits
 from tests.execution.workflow.offices import Office, office, states, step, structured, values, whole_house
 
 WIPE = step("wipe", "f.wipe", {"path": "${inputs.path}"})
@@ -29,9 +29,9 @@ async def test_resume_runs_what_failed_and_what_waits_for_it_and_nothing_twice()
         mended(house)
         again = await house.resume(report)
         assert again.state == "finished"
-        assert again.run == report.run
+        assert again.run_id == report.run_id
         assert [name for name, _ in house.called] == ["say", "fail", "fail", "say"]
-        assert [told.earlier for told in again.steps] == [True, False, False]
+        assert [told.is_from_earlier for told in again.steps] == [True, False, False]
         assert values(again)["c"] == {"value": 1}
 
 
@@ -115,7 +115,7 @@ async def test_what_is_wrong_with_new_steps_is_told_before_anything_runs_and_the
         report = await house.run(step("a", "f.say"), step("b", "f.fail"))
         with pytest.raises(InvalidArguments, match="step b tool") as refused:
             await house.resume(report, step("b", "f.nix"))
-        assert report.run in refused.value.advice
+        assert report.run_id in refused.value.advice
         mended(house)
         assert (await house.resume(report)).state == "finished"
 
@@ -138,11 +138,11 @@ async def test_a_run_is_its_owner_s_alone(stranger: Caller):
     async with office() as house:
         report = await house.run(step("a", "f.fail"))
         with pytest.raises(UnknownName, match="no such run") as refused:
-            await house.run(resume=report.run, caller=stranger)
+            await house.run(resume=report.run_id, caller=stranger)
         assert "60 minutes" in refused.value.advice
         with pytest.raises(UnknownName):
             await house.run(resume="last", caller=stranger)
-        assert (await house.run(resume="last")).run == report.run
+        assert (await house.run(resume="last")).run_id == report.run_id
 
 
 async def test_the_last_run_is_only_found_for_whoever_can_be_told_from_others():
@@ -151,7 +151,7 @@ async def test_the_last_run_is_only_found_for_whoever_can_be_told_from_others():
         report = await house.run(step("a", "f.say"), caller=nameless)
         with pytest.raises(UnknownName):
             await house.run(resume="last", caller=nameless)
-        assert (await house.run(resume=report.run, caller=nameless)).state == "finished"
+        assert (await house.run(resume=report.run_id, caller=nameless)).state == "finished"
 
 
 async def test_only_one_request_at_a_time_continues_a_run():
@@ -168,7 +168,7 @@ async def test_only_one_request_at_a_time_continues_a_run():
 
 async def test_runs_are_kept_for_their_time():
     now = [0.0]
-    async with office(clock=lambda: now[0], limits=Limits(ttl_s=100)) as house:
+    async with office(clock=lambda: now[0], limits=WorkflowLimits(ttl_s=100)) as house:
         report = await house.run(step("a", "f.say"))
         now[0] = 90
         await house.resume(report)
@@ -182,24 +182,24 @@ async def test_runs_are_kept_for_their_time():
 
 
 async def test_so_many_runs_are_kept_and_first_go_the_oldest_of_whoever_has_most():
-    async with office(limits=Limits(runs=3)) as house:
+    async with office(limits=WorkflowLimits(runs=3)) as house:
         other = await house.run(step("a", "f.say"), caller=Caller(session="you"))
         mine = [await house.run(step("a", "f.say")) for _ in range(4)]
         assert len(house.workflows) == 3
         with pytest.raises(UnknownName):
             await house.resume(mine[0])
         await house.resume(mine[3])
-        await house.run(resume=other.run, caller=Caller(session="you"))
+        await house.run(resume=other.run_id, caller=Caller(session="you"))
 
 
 async def test_so_much_is_kept_and_a_run_that_is_larger_cannot_be_continued():
-    async with office(limits=Limits(total_bytes=20_000)) as house:
+    async with office(limits=WorkflowLimits(total_bytes=20_000)) as house:
         house.answers("look", lambda arguments: structured({"text": "x" * arguments["at"]}))
         small = [await house.run(step("a", "f.look", {"at": 8_000})) for _ in range(4)]
         assert 0 < house.workflows.held_bytes <= 20_000
         assert len(house.workflows) == 2
         huge = await house.run(step("a", "f.look", {"at": 30_000}))
-        assert huge.run == ""
+        assert huge.run_id == ""
         assert huge.state == "finished"
         assert (await house.resume(small[3])).state == "finished"
 
@@ -217,7 +217,7 @@ async def test_a_destructive_step_stops_for_approval_while_all_else_runs_and_res
         )
         assert report.state == "approval"
         assert states(report) == {"wipe": "approval", "after": "waiting", "beside": "done"}
-        assert report.steps[0].would == ({"path": "/x"},)
+        assert report.steps[0].pending_arguments == ({"path": "/x"},)
         assert [name for name, _ in house.called] == ["say"]
         again = await house.resume(report)
         assert again.state == "finished"
@@ -237,7 +237,7 @@ async def test_what_would_do_something_else_by_then_is_asked_again(change: dict[
         report = await house.run(WIPE, inputs={"path": "/x"})
         again = await house.resume(report, *change.pop("steps", ()), **change)
         assert again.state == "approval"
-        assert again.steps[0].would == ({"path": "/y"},)
+        assert again.steps[0].pending_arguments == ({"path": "/y"},)
         assert house.called == []
         assert (await house.resume(again)).state == "finished"
         assert house.called == [("wipe", {"path": "/y"})]
@@ -259,7 +259,7 @@ async def test_steps_that_get_to_their_turn_later_are_asked_for_themselves():
         assert states(report) == {"one": "approval", "two": "waiting"}
         report = await house.resume(report)
         assert states(report) == {"one": "done", "two": "approval"}
-        assert report.steps[1].would == ({"path": "/1/2"},)
+        assert report.steps[1].pending_arguments == ({"path": "/1/2"},)
         report = await house.resume(report)
         assert report.state == "finished"
         assert len(house.called) == 2
@@ -271,7 +271,7 @@ async def test_all_calls_of_a_destructive_for_each_are_approved_together():
             step("wipe", "f.wipe", {"path": "${item}"}, for_each=["/a", "/b"]),
             step("none", "f.wipe", {"path": "${item}"}, for_each=[]),
         )
-        assert report.steps[0].would == ({"path": "/a"}, {"path": "/b"})
+        assert report.steps[0].pending_arguments == ({"path": "/a"}, {"path": "/b"})
         assert states(report)["none"] == "done"
         assert house.called == []
         assert (await house.resume(report)).state == "finished"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from portico.execution.call import Origin
-from portico.execution.workflow.limits import Limits
+from portico.calls.pipeline import CallContext
 from portico.upstream.backend import Raw
+from portico.workflows.limits import WorkflowLimits
 from tests.execution.workflow.offices import CALLER, office, states, step, structured, text, tool, values, whole_house
 
 
@@ -50,7 +50,7 @@ async def test_the_value_of_a_step_is_what_its_result_stands_for(result: Raw, va
 
 
 async def test_independent_steps_run_at_the_same_time_and_no_more_than_the_bound():
-    async with office(limits=Limits(parallel=3)) as house:
+    async with office(limits=WorkflowLimits(parallel=3)) as house:
         running = asyncio.create_task(house.run(*(step(f"s{n}", "f.hold", {"value": n}) for n in range(5))))
         first = {await house.one_held() for _ in range(3)}
         assert house.held.empty()
@@ -115,7 +115,7 @@ async def test_what_the_pipeline_repaired_is_told():
     async with office() as house:
         report = await house.run(step("a", "f.add", {"a": "5", "b": 2}))
         assert values(report) == {"a": {"sum": 7}}
-        assert report.steps[0].repaired
+        assert report.steps[0].repairs
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ async def test_a_condition_about_the_element_chooses_among_them():
 
 @pytest.mark.parametrize("found", [{"a": 1}, "text", None, 3, list(range(5))])
 async def test_for_each_needs_a_list_that_is_not_too_long(found: Any):
-    async with office(limits=Limits(items=4)) as house:
+    async with office(limits=WorkflowLimits(items=4)) as house:
         report = await house.run(
             step("a", "f.say", {"value": found}), step("b", "f.say", {"value": "${item}"}, for_each="${a.value}")
         )
@@ -257,7 +257,7 @@ async def test_for_each_needs_a_list_that_is_not_too_long(found: Any):
 
 
 async def test_after_a_failed_element_no_other_begins_and_the_finished_are_kept():
-    async with office(limits=Limits(parallel=1)) as house:
+    async with office(limits=WorkflowLimits(parallel=1)) as house:
         broken = {"c"}
 
         def say(arguments: Raw) -> Raw:
@@ -309,7 +309,7 @@ async def test_it_is_tried_no_more_often_than_asked_and_not_with_arguments_that_
 class Listening:
     """A way back that keeps what it is told."""
 
-    origin = "me"
+    client_key = "me"
 
     def __init__(self) -> None:
         self.capabilities: Raw = {}
@@ -328,11 +328,11 @@ async def test_progress_is_that_of_the_steps_and_calls_keep_their_origin():
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     async with office() as house:
         relay = Listening()
-        origin = Origin(CALLER, relay, {"_meta": {"progressToken": 7, "traceparent": trace}, "requestState": "s"})
+        origin = CallContext(CALLER, relay, {"_meta": {"progressToken": 7, "traceparent": trace}, "requestState": "s"})
         report = await house.run(step("a", "f.say"), step("b", "f.say", depends_on=["a"]), origin=origin)
         assert [params["progress"] for _, params in relay.told] == [0, 1, 2]
         assert {params["progressToken"] for _, params in relay.told} == {7}
-        assert all(report.run in params["message"] for _, params in relay.told)
+        assert all(report.run_id in params["message"] for _, params in relay.told)
         asked = [params for method, params in house.fake.requests if method == "tools/call"]
         assert [params.get("_meta") for params in asked] == [{"traceparent": trace}] * 2
         assert not any("requestState" in params for params in asked)
@@ -341,7 +341,7 @@ async def test_progress_is_that_of_the_steps_and_calls_keep_their_origin():
 async def test_cancelling_ends_every_call_and_the_run_can_be_continued():
     async with office() as house:
         relay = Listening()
-        origin = Origin(CALLER, relay, {"_meta": {"progressToken": 1}})
+        origin = CallContext(CALLER, relay, {"_meta": {"progressToken": 1}})
         running = asyncio.create_task(
             house.run(
                 step("first", "f.say", {"value": 1}),
@@ -361,13 +361,13 @@ async def test_cancelling_ends_every_call_and_the_run_can_be_continued():
         name = relay.told[0][1]["message"].partition("(run ")[2].rstrip(")")
         report = await house.run(resume=name)
         assert report.state == "finished"
-        assert report.steps[0].earlier
+        assert report.steps[0].is_from_earlier
         assert values(report)["each"] == [{"value": "y"}, {"value": "z"}]
         assert "say" not in [tool_ for tool_, _ in house.called[before:]]
 
 
 async def test_elements_that_were_finished_before_it_was_cut_off_are_not_run_again():
-    async with office(limits=Limits(parallel=1)) as house:
+    async with office(limits=WorkflowLimits(parallel=1)) as house:
         each = step("each", "f.hold", {"value": "${item}"}, for_each=["y", "z"])
         running = asyncio.create_task(house.run(each))
         assert await house.one_held() == "y"
@@ -384,11 +384,11 @@ async def test_elements_that_were_finished_before_it_was_cut_off_are_not_run_aga
 
 async def test_a_run_has_worked_when_it_came_to_its_end_and_only_once():
     async with office() as house:
-        assert not (await house.run(step("a", "f.fail"))).worked
+        assert not (await house.run(step("a", "f.fail"))).is_newly_finished
         report = await house.run(step("a", "f.say", {"value": "${inputs.x}"}), inputs={"x": 1})
-        assert report.worked
-        assert not (await house.resume(report)).worked
-        assert report.plan[0].step.given["arguments"] == {"value": "${inputs.x}"}
+        assert report.is_newly_finished
+        assert not (await house.resume(report)).is_newly_finished
+        assert report.plan[0].step.definition["arguments"] == {"value": "${inputs.x}"}
         assert (report.inputs, report.caller) == ({"x": 1}, CALLER)
 
 
@@ -412,7 +412,7 @@ def graphs(draw: st.DrawFn) -> list[tuple[int, list[int], list[int]]]:
 async def test_every_step_runs_once_and_after_all_that_it_depends_on(
     graph: list[tuple[int, list[int], list[int]]], parallel: int
 ):
-    async with office([tool("say", {"value": {}})], limits=Limits(parallel=parallel)) as house:
+    async with office([tool("say", {"value": {}})], limits=WorkflowLimits(parallel=parallel)) as house:
         begun: list[int] = []
         over: list[int] = []
         at_once = [0]
@@ -449,7 +449,7 @@ async def test_every_step_runs_once_and_after_all_that_it_depends_on(
 
 
 async def test_answers_that_come_to_too_much_fail_the_step_that_brought_them():
-    async with office(limits=Limits(held_bytes=1_000)) as house:
+    async with office(limits=WorkflowLimits(held_bytes=1_000)) as house:
         report = await house.run(step("a", "f.say", {"value": "x" * 600}), step("b", "f.say", {"value": "${a}"}))
         assert states(report) == {"a": "done", "b": "failed"}
         failure = next(one.failure for one in report.steps if one.id == "b")

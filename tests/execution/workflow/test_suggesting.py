@@ -11,14 +11,21 @@ import pytest
 
 from portico.catalog.snapshot import ServerEntry, Snapshot
 from portico.catalog.tool import Tool, make_tool
-from portico.execution.shape import Shape, infer
-from portico.execution.workflow.checking import Problems, check
-from portico.execution.workflow.planning.clauses import clauses
-from portico.execution.workflow.planning.left_out import left_out
-from portico.execution.workflow.planning.literals import literals
-from portico.execution.workflow.planning.suggesting import Found, Suggestion, by_meaning, given, planned, suggest
-from portico.execution.workflow.references import filled, prepared
+from portico.results.shape import Shape, infer_shape
 from portico.upstream.backend import Raw
+from portico.workflows.planning.clauses import split_clauses
+from portico.workflows.planning.literals import find_literals
+from portico.workflows.planning.omissions import find_omissions
+from portico.workflows.planning.planner import (
+    PlanCandidate,
+    PlanSuggestion,
+    apply_inputs,
+    build_plan,
+    make_index_search,
+    suggest_plan,
+)
+from portico.workflows.references import parse_value, resolve_references
+from portico.workflows.validation import InvalidWorkflow, validate_workflow
 from tests.disclosure.house import by_words, entry
 
 SHARED = Path(os.environ.get("PORTICO_SHARED") or Path(__file__).resolve().parents[4] / "shared")
@@ -72,21 +79,21 @@ WEATHER = entry("weather", tool("forecast", "Get the weather forecast of a city.
 HOUSE = by_words(HUB, CHAT, FILES, WEATHER)
 
 
-async def plan(intent: str, snapshot: Snapshot = HOUSE, **options: Any) -> Suggestion:
-    made = await suggest(intent, snapshot, by_meaning(snapshot), **options)
+async def plan(intent: str, snapshot: Snapshot = HOUSE, **options: Any) -> PlanSuggestion:
+    made = await suggest_plan(intent, snapshot, make_index_search(snapshot), **options)
     example = {name: {"integer": 1}.get(one.type, "x") for name, one in made.inputs.items()}
     if made.steps:
-        assert not isinstance(checked := check([dict(step) for step in made.steps], example, snapshot), Problems), (
-            checked
-        )
+        assert not isinstance(
+            checked := validate_workflow([dict(step) for step in made.steps], example, snapshot), InvalidWorkflow
+        ), checked
     return made
 
 
-def arguments(made: Suggestion, tool: str) -> Any:
+def arguments(made: PlanSuggestion, tool: str) -> Any:
     return next(step["arguments"] for step in made.steps if step["tool"] == tool)
 
 
-def tools(made: Suggestion) -> list[str]:
+def tools(made: PlanSuggestion) -> list[str]:
     return [step["tool"] for step in made.steps]
 
 
@@ -112,12 +119,12 @@ def tools(made: Suggestion) -> list[str]:
     ],
 )
 def test_an_intent_falls_into_things_to_do_in_the_order_in_which_to_do_them(intent: str, parts: list[str]):
-    assert clauses(intent) == parts
+    assert split_clauses(intent) == parts
 
 
 def test_what_is_plainly_said_is_seen_as_what_it_is():
     said = 'mail "a, b" to bob@x.org about octo/hello #42, see https://x.org/a. and /tmp/a.md since 2025-01-31 in #ops'
-    found = {one.kind: one.text for one in literals(said)}
+    found = {one.kind: one.text for one in find_literals(said)}
     assert found == {
         "quoted": "a, b", "email": "bob@x.org", "repo": "octo/hello", "number": "42", "url": "https://x.org/a",
         "path": "/tmp/a.md", "date": "2025-01-31", "channel": "ops",
@@ -125,7 +132,7 @@ def test_what_is_plainly_said_is_seen_as_what_it_is():
 
 
 def test_and_or_is_no_repository_and_a_site_no_file():
-    assert not [one for one in literals("read and/or write e.g. on example.com") if one.kind in ("repo", "file")]
+    assert not [one for one in find_literals("read and/or write e.g. on example.com") if one.kind in ("repo", "file")]
 
 
 # --- plans
@@ -143,13 +150,13 @@ async def test_words_that_are_plainly_meant_for_a_parameter_are_filled_in():
 
 async def test_a_plan_without_gaps_that_only_reads_is_ready():
     made = await plan("list the issues of the repository octo/hello, then get the weather forecast in Paris")
-    assert (made.ready, made.changing, made.missing) == (True, (), ())
+    assert (made.is_ready, made.changing_tools, made.missing_inputs) == (True, (), ())
 
 
 async def test_a_plan_that_changes_something_is_not_ready_though_nothing_is_missing():
     made = await plan('create an issue in the repository octo/hello titled "Broken"')
-    assert not made.missing
-    assert (made.ready, made.changing) == (False, ("hub.create_issue",))
+    assert not made.missing_inputs
+    assert (made.is_ready, made.changing_tools) == (False, ("hub.create_issue",))
 
 
 async def test_an_earlier_answer_fills_what_a_later_step_must_have():
@@ -183,7 +190,7 @@ async def test_what_nobody_said_is_an_input_with_its_type_and_description():
 
 async def test_an_input_names_the_tools_that_may_tell_it():
     made = await plan("post a message to the chat channel")
-    assert made.inputs["channel_id"].told_by == ("chat.list_channels",)
+    assert made.inputs["channel_id"].source_tools == ("chat.list_channels",)
 
 
 async def test_a_name_is_looked_up_by_a_step_put_in_front():
@@ -196,8 +203,8 @@ async def test_a_name_is_looked_up_by_a_step_put_in_front():
 async def test_what_a_plan_refers_to_is_found_when_it_runs():
     made = await plan("list the issues of the repository octo/hello, then post a message to the chat channel #general")
     answer = {"channels": [{"id": "C1", "name": "random"}, {"id": "C2", "name": "general"}]}
-    text = prepared(arguments(made, "chat.post_message")["channel_id"])
-    assert filled(text, {"list_channels": answer}) == "C2"
+    text = parse_value(arguments(made, "chat.post_message")["channel_id"])
+    assert resolve_references(text, {"list_channels": answer}) == "C2"
 
 
 async def test_a_learned_shape_joins_what_no_schema_tells():
@@ -208,11 +215,11 @@ async def test_a_learned_shape_joins_what_no_schema_tells():
     intent = "list the orders of the shop, then ship the order"
     before = await plan(intent, snapshot)
     assert arguments(before, "shop.ship_order")["order_id"] == "${inputs.order_id}"
-    assert before.inputs["order_id"].told_by == ("shop.list_orders",)
+    assert before.inputs["order_id"].source_tools == ("shop.list_orders",)
     assert before.steps[1]["depends_on"] == ["list_orders"]
 
     def seen(one: Tool) -> Shape | None:
-        return infer({"orders": [{"id": "o1", "customer_id": "c1"}]}) if one.name == "list_orders" else None
+        return infer_shape({"orders": [{"id": "o1", "customer_id": "c1"}]}) if one.name == "list_orders" else None
 
     after = await plan(intent, snapshot, shapes=seen)
     assert arguments(after, "shop.ship_order")["order_id"] == "${list_orders.orders[0].id}"
@@ -237,36 +244,39 @@ async def test_the_id_of_something_else_is_not_taken():
 
 
 async def test_tools_that_were_used_together_win_over_what_fits_about_as_well():
-    async def find(words: str, _: int) -> list[Found]:
+    async def find(words: str, _: int) -> list[PlanCandidate]:
         if words == "get the weather":
-            return [Found("weather.forecast", 1.0)]
-        return [Found("files.write_file", 0.9), Found("chat.post_message", 0.88)]
+            return [PlanCandidate("weather.forecast", 1.0)]
+        return [PlanCandidate("files.write_file", 0.9), PlanCandidate("chat.post_message", 0.88)]
 
     def together(one: str, other: str) -> float:
         return 1.0 if {one, other} == {"weather.forecast", "chat.post_message"} else 0.0
 
     intent = "get the weather, then put it somewhere"
-    assert tools(await suggest(intent, HOUSE, find)) == ["weather.forecast", "files.write_file"]
-    assert tools(await suggest(intent, HOUSE, find, together=together)) == ["weather.forecast", "chat.post_message"]
+    assert tools(await suggest_plan(intent, HOUSE, find)) == ["weather.forecast", "files.write_file"]
+    assert tools(await suggest_plan(intent, HOUSE, find, together=together)) == [
+        "weather.forecast",
+        "chat.post_message",
+    ]
 
 
 async def test_a_clause_that_nothing_serves_is_named_with_what_comes_nearest():
     made = await plan("list the issues of the repository octo/hello, then defrost quantum penguins")
     assert tools(made) == ["hub.list_issues"]
     assert [one.clause for one in made.unserved] == ["defrost quantum penguins"]
-    assert not made.ready
+    assert not made.is_ready
 
 
 async def test_an_intent_that_nothing_serves_makes_no_plan():
     made = await plan("zzz qqq")
-    assert (made.steps, made.ready) == ((), False)
+    assert (made.steps, made.is_ready) == ((), False)
 
 
 async def test_a_tool_that_is_not_seen_is_not_planned_with():
-    async def find(_: str, __: int) -> list[Found]:
-        return [Found("secret.tool", 1.0)]
+    async def find(_: str, __: int) -> list[PlanCandidate]:
+        return [PlanCandidate("secret.tool", 1.0)]
 
-    assert not (await suggest("use the secret tool", HOUSE, find)).steps
+    assert not (await suggest_plan("use the secret tool", HOUSE, find)).steps
 
 
 async def test_a_tool_twice_is_one_step_unless_each_clause_says_for_what():
@@ -283,7 +293,7 @@ async def test_a_plan_has_at_most_eight_steps():
 
 async def test_the_same_unknown_of_one_server_is_asked_for_once_and_texts_each_for_themselves():
     made = await plan("list the issues of a repository, then create an issue, then close an issue")
-    assert [one for one in made.missing if one.startswith("owner")] == ["owner"]
+    assert [one for one in made.missing_inputs if one.startswith("owner")] == ["owner"]
     assert len(made.inputs["owner"].needed_by) == 3
 
 
@@ -291,7 +301,7 @@ async def test_a_value_that_the_schema_refuses_is_not_filled_in():
     strict = tool("fetch_page", "Fetch a web page by its url.", "url")
     strict["inputSchema"]["properties"]["url"]["pattern"] = "^https://intranet/"
     made = await plan("fetch the web page https://example.com/a", by_words(entry("web", strict)))
-    assert made.missing == ("url",)
+    assert made.missing_inputs == ("url",)
 
 
 async def test_odd_names_and_quotes_make_no_reference_that_cannot_be_read():
@@ -324,7 +334,7 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
     example: dict[str, Any] = {"integer": 1, "number": 1, "boolean": True, "object": {}, "array": []}
     for one, other in zip(some, [*some[1:], some[0]], strict=True):
         intent = "get each of them for 'foo', then post it"
-        made = planned(
+        made = build_plan(
             intent, snapshot, [("get each of them for 'foo'", [(one, 1.0)]), ("post it", [(other, 1.0)])], ()
         )
         given = {
@@ -332,8 +342,8 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
             else example.get(one_.type, "x")
             for name, one_ in made.inputs.items()
         }  # fmt: skip
-        checked = check([dict(step) for step in made.steps], given, snapshot)
-        assert not isinstance(checked, Problems), (one.address, other.address, checked)
+        checked = validate_workflow([dict(step) for step in made.steps], given, snapshot)
+        assert not isinstance(checked, InvalidWorkflow), (one.address, other.address, checked)
 
 
 # --- what was said and is used nowhere
@@ -341,11 +351,11 @@ def test_any_two_real_tools_make_steps_that_can_be_run():
 
 def test_a_plan_that_leaves_out_what_was_said_does_not_run_at_once():
     step = {"id": "a", "tool": "web.screenshot", "arguments": {}}
-    assert left_out("take a screenshot of https://x.test/a", [step], {}) == ("https://x.test/a",)
+    assert find_omissions("take a screenshot of https://x.test/a", [step], {}) == ("https://x.test/a",)
     steps = [{"tool": "s.t", "arguments": {"owner": "octo", "repo": "hello", "path": 'a "b"'}}]
-    assert left_out("of octo/hello", steps, {}) == ()
-    assert Suggestion((step,)).ready
-    assert not Suggestion((step,), unused=("https://x.test/a",)).ready
+    assert find_omissions("of octo/hello", steps, {}) == ()
+    assert PlanSuggestion((step,)).is_ready
+    assert not PlanSuggestion((step,), unused=("https://x.test/a",)).is_ready
 
 
 @pytest.mark.parametrize(
@@ -363,24 +373,24 @@ def test_a_plan_that_leaves_out_what_was_said_does_not_run_at_once():
 async def test_words_that_no_tool_of_the_plan_speaks_of_are_left_out_of_it(intent: str, lost: str):
     made = await plan(intent)
     assert made.unused == ((lost,) if lost else ())
-    assert made.ready is not bool(lost)
+    assert made.is_ready is not bool(lost)
 
 
 async def test_what_is_passed_for_an_input_is_said_with_it():
     made = await plan("get the weather forecast for the Alps")
-    passed = given(replace(made, unused=("Alps",)), {"city": "Chamonix, Alps", "mood": 1}, HOUSE)
-    assert (passed.missing, passed.given, passed.unused) == ((), ("city",), ("inputs.mood",))
-    assert given(made, {"city": "Chamonix"}, HOUSE).ready
+    passed = apply_inputs(replace(made, unused=("Alps",)), {"city": "Chamonix, Alps", "mood": 1}, HOUSE)
+    assert (passed.missing_inputs, passed.given_inputs, passed.unused) == ((), ("city",), ("inputs.mood",))
+    assert apply_inputs(made, {"city": "Chamonix"}, HOUSE).is_ready
 
 
 async def test_what_is_passed_for_a_parameter_that_is_left_out_is_taken_by_the_step_that_has_it():
     made = await plan("list the issues of octo/hello")
-    passed = given(made, {"limit": 5}, HOUSE)
+    passed = apply_inputs(made, {"limit": 5}, HOUSE)
     assert arguments(passed, "hub.list_issues") == {"owner": "octo", "repo": "hello", "limit": "${inputs.limit}"}
-    assert (passed.ready, passed.given) == (True, ("limit",))
-    assert given(made, {"owner": "other"}, HOUSE).unused == ("inputs.owner",)
+    assert (passed.is_ready, passed.given_inputs) == (True, ("limit",))
+    assert apply_inputs(made, {"owner": "other"}, HOUSE).unused == ("inputs.owner",)
     twice = await plan("list the issues of octo/hello, then list the issues of a/b")
-    assert given(twice, {"limit": 5}, HOUSE).unused == ("inputs.limit",)
+    assert apply_inputs(twice, {"limit": 5}, HOUSE).unused == ("inputs.limit",)
 
 
 @pytest.mark.parametrize(
@@ -392,18 +402,18 @@ async def test_what_is_passed_for_a_parameter_that_is_left_out_is_taken_by_the_s
     ],
 )
 def test_a_bare_word_after_called_is_a_name(words: str, found: str):
-    assert [one.text for one in literals(words) if one.kind == "quoted"] == [found]
+    assert [one.text for one in find_literals(words) if one.kind == "quoted"] == [found]
 
 
 @pytest.mark.parametrize("words", ["whatever it is called by the team", "a child named after the queen"])
 def test_a_word_that_only_goes_on_is_no_name(words: str):
-    assert not [one for one in literals(words) if one.kind == "quoted"]
+    assert not [one for one in find_literals(words) if one.kind == "quoted"]
 
 
 async def test_two_paths_are_where_it_comes_from_and_where_it_goes():
     moves = make_tool("disk", tool("move_file", "Move a file.", "source", "destination"))
     found = [("move /a/b.txt to /c/d.txt", [(moves, 1.0)])]
-    made = planned(
+    made = build_plan(
         "move /a/b.txt to /c/d.txt",
         by_words(entry("disk", tool("move_file", "Move a file.", "source", "destination"))),
         found,

@@ -15,7 +15,7 @@ import pytest
 
 from portico.search import Encoder, EncoderUnavailable, Index, Vector
 from portico.search.dense import encoder as module
-from portico.search.dense.encoder import PEAK, WIDTH, quantised, shipped
+from portico.search.dense.encoder import QUANTISATION_PEAK, VECTOR_WIDTH, get_shipped_encoder, quantise
 from tests.search.catalog import CATALOG
 
 ODD = (
@@ -39,34 +39,37 @@ def nearness(one: Vector, other: Vector) -> float:
 
 @pytest.mark.parametrize("text", ["send an e-mail", "根据城市名称查询天气", "the"])
 def test_a_vector_has_unit_length_within_8_bits(text: str):
-    for vector in (shipped().query(text), shipped().document(text)):
+    for vector in (get_shipped_encoder().encode_query(text), get_shipped_encoder().encode_document(text)):
         assert vector.dtype == np.int8
-        assert vector.shape == (WIDTH,)
-        assert np.linalg.norm(vector.astype(float)) * PEAK / 127 == pytest.approx(1, abs=0.03)
+        assert vector.shape == (VECTOR_WIDTH,)
+        assert np.linalg.norm(vector.astype(float)) * QUANTISATION_PEAK / 127 == pytest.approx(1, abs=0.03)
 
 
 def test_hardly_any_part_of_a_vector_is_too_large_for_8_bits():
     """`PEAK` fits these weights: where parts were cut off, nearness would be wrong."""
-    cut = [np.count_nonzero(np.abs(shipped().document(it.description).astype(int)) == 127) for it in CATALOG]
+    cut = [
+        np.count_nonzero(np.abs(get_shipped_encoder().encode_document(it.description).astype(int)) == 127)
+        for it in CATALOG
+    ]
     assert sum(cut) <= len(CATALOG)
 
 
 def test_8_bits_keep_how_near_two_vectors_are():
     chance = np.random.default_rng(3)
-    made = chance.normal(size=(2, WIDTH)).astype(np.float32)
+    made = chance.normal(size=(2, VECTOR_WIDTH)).astype(np.float32)
     made[1] += made[0]
     made /= np.linalg.norm(made, axis=1, keepdims=True)
-    assert nearness(*(quantised(row) for row in made)) == pytest.approx(float(made[0] @ made[1]), abs=0.01)
+    assert nearness(*(quantise(row) for row in made)) == pytest.approx(float(made[0] @ made[1]), abs=0.01)
 
 
 def test_the_same_text_is_the_same_vector_whatever_ran_before():
     text = "List the open issues of a repository."
-    first = Encoder().document(text)
+    first = Encoder().encode_document(text)
     encoder = Encoder()
     for odd in ODD:
-        encoder.document(odd)
-    assert np.array_equal(encoder.document(text), first)
-    many = list(encoder.documents([*ODD, text, "short", text], threads=3))
+        encoder.encode_document(odd)
+    assert np.array_equal(encoder.encode_document(text), first)
+    many = list(encoder.encode_documents([*ODD, text, "short", text], threads=3))
     assert len(many) == len(ODD) + 3
     assert np.array_equal(many[len(ODD)], first)
     assert np.array_equal(many[-1], first)
@@ -80,18 +83,18 @@ def test_many_threads_may_ask_a_new_encoder_at_once():
 
     def ask(text: str) -> None:
         start.wait(30)
-        found[text] = encoder.query(text)
+        found[text] = encoder.encode_query(text)
 
     threads = [threading.Thread(target=ask, args=[text]) for text in texts]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert all(np.array_equal(found[text], shipped().query(text)) for text in texts)
+    assert all(np.array_equal(found[text], get_shipped_encoder().encode_query(text)) for text in texts)
 
 
 def test_closing_a_row_of_documents_leaves_no_thread():
-    coming = Encoder().documents((f"document {number}" for number in range(500)), threads=2)
+    coming = Encoder().encode_documents((f"document {number}" for number in range(500)), threads=2)
     next(coming)
     assert [thread for thread in threading.enumerate() if thread.name.startswith("encode")]
     coming.close()
@@ -108,14 +111,18 @@ def test_closing_a_row_of_documents_leaves_no_thread():
     ],
 )
 def test_sentences_of_one_meaning_are_nearer_than_those_of_another(one: str, same: str, other: str):
-    encoder = shipped()
-    assert nearness(encoder.query(one), encoder.query(same)) > nearness(encoder.query(one), encoder.query(other))
-    assert nearness(encoder.query(one), encoder.query(same)) > nearness(encoder.query(same), encoder.query(other))
+    encoder = get_shipped_encoder()
+    assert nearness(encoder.encode_query(one), encoder.encode_query(same)) > nearness(
+        encoder.encode_query(one), encoder.encode_query(other)
+    )
+    assert nearness(encoder.encode_query(one), encoder.encode_query(same)) > nearness(
+        encoder.encode_query(same), encoder.encode_query(other)
+    )
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
 def test_any_text_has_a_vector(text: str):
-    for vector in (shipped().query(text), shipped().document(text)):
+    for vector in (get_shipped_encoder().encode_query(text), get_shipped_encoder().encode_document(text)):
         assert vector.any()
 
 
@@ -126,7 +133,7 @@ def test_no_network_is_needed(monkeypatch: pytest.MonkeyPatch):
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    assert Encoder().query("hello").any()
+    assert Encoder().encode_query("hello").any()
 
 
 def test_importing_search_reads_no_model():
@@ -175,27 +182,27 @@ def found(index: Index) -> list[str]:
 
 
 def with_vectors(encoder: Encoder) -> Index:
-    vectors = {it.id: shipped().document(it.description) for it in CATALOG}
+    vectors = {it.id: get_shipped_encoder().encode_document(it.description) for it in CATALOG}
     return Index.build(CATALOG, encoder=encoder).with_vectors(vectors)
 
 
 def goes_on_by_words(encoder: Encoder, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     assert encoder.problem == ""
-    assert not encoder.loaded
+    assert not encoder.is_loaded
     index = with_vectors(encoder)
     with caplog.at_level(logging.WARNING):
         ranking = index.search("create an issue in a repository")
-        assert not ranking.dense
+        assert not ranking.uses_embeddings
         assert found(index) == found(Index.build(CATALOG))
         for _ in range(3):
             with pytest.raises(EncoderUnavailable) as refused:
-                encoder.query("anything")
+                encoder.encode_query("anything")
             assert str(refused.value) == encoder.problem
         with pytest.raises(EncoderUnavailable):
-            list(encoder.documents(["anything"]))
+            list(encoder.encode_documents(["anything"]))
     assert encoder.problem
     assert reason in encoder.problem
-    assert not encoder.loaded
+    assert not encoder.is_loaded
     assert caplog.text.count("search by meaning is off") == 1
 
 
@@ -206,7 +213,7 @@ def test_a_model_that_cannot_be_read_leaves_search_by_words(model: Path, how: st
 
 
 def test_the_copy_of_a_model_is_as_good_as_the_model(model: Path):
-    assert np.array_equal(Encoder().query("hello"), shipped().query("hello"))
+    assert np.array_equal(Encoder().encode_query("hello"), get_shipped_encoder().encode_query("hello"))
 
 
 def without_outline(folder: Path) -> None:
@@ -223,7 +230,7 @@ def of_other_weights(folder: Path) -> None:
 def test_a_model_whose_outline_is_missing_or_not_its_own_is_read_whole(model: Path, change: Callable[[Path], None]):
     change(model)
     texts = ("hello", "create an issue in a repository", "发送邮件")
-    assert all(np.array_equal(Encoder().query(text), shipped().query(text)) for text in texts)
+    assert all(np.array_equal(Encoder().encode_query(text), get_shipped_encoder().encode_query(text)) for text in texts)
 
 
 def test_without_onnxruntime_search_goes_on_by_words(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
@@ -237,14 +244,14 @@ def test_a_native_library_that_cannot_start_leaves_search_by_words(
     def fail() -> Any:
         raise OSError("cannot allocate memory in static TLS block")
 
-    monkeypatch.setattr(module, "_open", fail)
+    monkeypatch.setattr(module, "_open_session", fail)
     goes_on_by_words(Encoder(), "static TLS block", caplog)
 
 
 def test_weights_of_another_width_leave_search_by_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(module, "WIDTH", WIDTH + 1)
+    monkeypatch.setattr(module, "VECTOR_WIDTH", VECTOR_WIDTH + 1)
     goes_on_by_words(Encoder(), "shape", caplog)
 
 
@@ -272,21 +279,21 @@ class Failing:
 def test_an_encoder_that_fails_at_work_says_so_once_and_leaves_search_by_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    opened, reader = module._open()  # pyright: ignore[reportPrivateUsage]
+    opened, reader = module._open_session()  # pyright: ignore[reportPrivateUsage]
     session = Failing(opened, 2)
-    monkeypatch.setattr(module, "_open", lambda: (session, reader))
+    monkeypatch.setattr(module, "_open_session", lambda: (session, reader))
     encoder = Encoder()
     index = with_vectors(encoder)
-    assert index.search("create an issue in a repository").dense
+    assert index.search("create an issue in a repository").uses_embeddings
     with pytest.raises(EncoderUnavailable, match="bad allocation"):
-        list(encoder.documents(f"text {number}" for number in range(20)))
+        list(encoder.encode_documents(f"text {number}" for number in range(20)))
     assert "bad allocation" in encoder.problem
-    assert encoder.loaded
+    assert encoder.is_loaded
     tried = session.left
-    for ask in (encoder.query, encoder.document):
+    for ask in (encoder.encode_query, encoder.encode_document):
         with pytest.raises(EncoderUnavailable, match="bad allocation"):
             ask("another")
     assert session.left == tried
-    assert not index.search("create an issue in a repository").dense
+    assert not index.search("create an issue in a repository").uses_embeddings
     assert found(index) == found(Index.build(CATALOG))
     assert caplog.text.count("search by meaning is off") == 1

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from portico.search.dense import vectors as module
-from portico.search.dense.encoder import WIDTH, quantised
+from portico.search.dense.encoder import VECTOR_WIDTH, quantise
 from portico.search.dense.vectors import Vectors
 
 NONE = np.empty(0, dtype=np.uint32)
@@ -18,26 +18,26 @@ NONE = np.empty(0, dtype=np.uint32)
 
 def rows(count: int, seed: int = 1) -> NDArray[np.int8]:
     """Unit vectors of chance in 8 bits."""
-    made = np.random.default_rng(seed).normal(size=(count, WIDTH))
-    return quantised((made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32))
+    made = np.random.default_rng(seed).normal(size=(count, VECTOR_WIDTH))
+    return quantise((made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32))
 
 
 def extremes(count: int) -> NDArray[np.int8]:
     """The largest products that 8 bits can make."""
-    signs = np.random.default_rng(2).choice([-1, 1], size=(count, WIDTH))
+    signs = np.random.default_rng(2).choice([-1, 1], size=(count, VECTOR_WIDTH))
     return (signs * 127).astype(np.int8)
 
 
 @pytest.mark.parametrize("count", [1, 7, 8_192, 8_193, 20_000])
 @pytest.mark.parametrize("make", [rows, extremes])
 def test_native_and_plain_products_agree_exactly(monkeypatch: pytest.MonkeyPatch, count: int, make: object):
-    if module._native() is None:  # pyright: ignore[reportPrivateUsage]
+    if module._load_simsimd() is None:  # pyright: ignore[reportPrivateUsage]
         pytest.skip("there is no simsimd here")
     made = make(count)  # pyright: ignore
     some = list(range(0, count, max(1, count // 40)))
-    native = Vectors(made).likeness(made[0]), Vectors(made).among(some)
-    monkeypatch.setattr(module, "_native", lambda: None)
-    plain = Vectors(made).likeness(made[0]), Vectors(made).among(some)
+    native = Vectors(made).compute_similarity(made[0]), Vectors(made).compute_pairwise_similarity(some)
+    monkeypatch.setattr(module, "_load_simsimd", lambda: None)
+    plain = Vectors(made).compute_similarity(made[0]), Vectors(made).compute_pairwise_similarity(some)
     for one, other in zip(native, plain, strict=True):
         assert one.dtype == other.dtype == np.float32
         assert np.array_equal(one, other)
@@ -46,7 +46,7 @@ def test_native_and_plain_products_agree_exactly(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(params=["native", "plain"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "plain":
-        monkeypatch.setattr(module, "_native", lambda: None)
+        monkeypatch.setattr(module, "_load_simsimd", lambda: None)
 
 
 @pytest.mark.usefixtures("either")
@@ -54,40 +54,42 @@ class TestNearness:
     def test_likeness_is_the_cosine(self):
         made = rows(50)
         exact = made.astype(float) / np.linalg.norm(made.astype(float), axis=1, keepdims=True)
-        assert Vectors(made).likeness(made[3]) == pytest.approx(exact @ exact[3], abs=0.02)
-        assert Vectors(made).likeness(made[3])[3] == pytest.approx(1, abs=0.02)
-        assert Vectors(made).likeness(-made[3])[3] == pytest.approx(-1, abs=0.02)
+        assert Vectors(made).compute_similarity(made[3]) == pytest.approx(exact @ exact[3], abs=0.02)
+        assert Vectors(made).compute_similarity(made[3])[3] == pytest.approx(1, abs=0.02)
+        assert Vectors(made).compute_similarity(-made[3])[3] == pytest.approx(-1, abs=0.02)
 
     def test_a_slot_without_a_vector_is_like_nothing(self):
         made = rows(3)
         made[1] = 0
         known = Vectors(made)
-        assert known.known.tolist() == [True, False, True]
-        assert known.likeness(made[0])[1] == 0
-        assert known.among([0, 1])[0, 1] == 0
+        assert known.encoded_slots.tolist() == [True, False, True]
+        assert known.compute_similarity(made[0])[1] == 0
+        assert known.compute_pairwise_similarity([0, 1])[0, 1] == 0
 
     def test_among_is_likeness_of_each_two(self):
         known = Vectors(rows(20))
         chosen = [3, 17, 0]
-        table = known.among(chosen)
+        table = known.compute_pairwise_similarity(chosen)
         assert table.shape == (3, 3)
         assert np.array_equal(table, table.T)
         for line, slot in zip(table, chosen, strict=True):
-            assert np.array_equal(line, known.likeness(known.rows[slot])[chosen])
+            assert np.array_equal(line, known.compute_similarity(known.rows[slot])[chosen])
 
     def test_no_slots_have_no_likeness(self):
-        assert Vectors.empty().likeness(rows(1)[0]).shape == (0,)
-        assert Vectors.empty().among([]).shape == (0, 0)
-        assert Vectors(rows(2)).among([]).shape == (0, 0)
+        assert Vectors.empty().compute_similarity(rows(1)[0]).shape == (0,)
+        assert Vectors.empty().compute_pairwise_similarity([]).shape == (0, 0)
+        assert Vectors(rows(2)).compute_pairwise_similarity([]).shape == (0, 0)
 
     def test_rows_in_a_mapped_file_are_as_good_as_any(self, tmp_path: Path):
         made = rows(30)
         (tmp_path / "rows").write_bytes(b"odd" + made.tobytes())
         with (tmp_path / "rows").open("rb") as file:
             body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        mapped = Vectors(np.frombuffer(body, dtype=np.int8, offset=3).reshape(-1, WIDTH))
-        assert np.array_equal(mapped.likeness(made[4]), Vectors(made).likeness(made[4]))
-        assert np.array_equal(mapped.among([1, 2]), Vectors(made).among([1, 2]))
+        mapped = Vectors(np.frombuffer(body, dtype=np.int8, offset=3).reshape(-1, VECTOR_WIDTH))
+        assert np.array_equal(mapped.compute_similarity(made[4]), Vectors(made).compute_similarity(made[4]))
+        assert np.array_equal(
+            mapped.compute_pairwise_similarity([1, 2]), Vectors(made).compute_pairwise_similarity([1, 2])
+        )
 
 
 def test_splicing_nothing_changes_nothing():
@@ -99,10 +101,10 @@ def test_slots_grow_empty_and_are_filled_and_forgotten():
     made = rows(4)
     before = Vectors(made[:2])
     after = before.splice(4, np.array([0], dtype=np.uint32), {3: made[3]})
-    assert after.known.tolist() == [False, True, False, True]
+    assert after.encoded_slots.tolist() == [False, True, False, True]
     assert np.array_equal(after.rows[1], made[1])
     assert np.array_equal(after.rows[3], made[3])
-    assert before.known.tolist() == [True, True]
+    assert before.encoded_slots.tolist() == [True, True]
 
 
 def test_a_slot_that_is_emptied_and_taken_again_has_the_new_vector():

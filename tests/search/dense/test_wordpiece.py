@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.search.dense.wordpiece import WordPiece, normalise, split
+from portico.search.dense.wordpiece import WordPieceTokenizer, normalise, split_words
 
 _PIECES = """
     [PAD] [UNK] [CLS] [SEP] create a new issue ' s , . ? _ - $ 5 un ##want ##ed ##able want ##ing cafe
@@ -15,10 +15,10 @@ _PIECES = """
 """
 PIECES = _PIECES.split()
 NUMBERS = {piece: number for number, piece in enumerate(PIECES)}
-SMALL = WordPiece(NUMBERS)
+SMALL = WordPieceTokenizer(NUMBERS)
 
 
-def read(text: str, limit: int = 64, reader: WordPiece = SMALL) -> list[str]:
+def read(text: str, limit: int = 64, reader: WordPieceTokenizer = SMALL) -> list[str]:
     """The pieces of a text, without the frame."""
     ids = reader.encode(text, limit)
     assert PIECES[ids[0]] == "[CLS]"
@@ -36,11 +36,11 @@ def shipped() -> dict[str, int]:
 
 
 def test_case_and_accents_do_not_matter():
-    assert split("Create a CAFÉ, naïvely") == ["create", "a", "cafe", ",", "naively"]
+    assert split_words("Create a CAFÉ, naïvely") == ["create", "a", "cafe", ",", "naively"]
 
 
 def test_every_punctuation_mark_is_a_word_of_its_own():
-    assert " ".join(split("issue's a_b x-y $5 (v2.0)?!")) == "issue ' s a _ b x - y $ 5 ( v2 . 0 ) ? !"
+    assert " ".join(split_words("issue's a_b x-y $5 (v2.0)?!")) == "issue ' s a _ b x - y $ 5 ( v2 . 0 ) ? !"
 
 
 def test_the_longest_piece_comes_first_and_continuations_are_marked():
@@ -81,7 +81,7 @@ def test_english_reads_as_in_an_uncased_bert_tokenizer(sentence: str, shipped: d
     reference = tokenizers.Tokenizer(tokenizers.models.WordPiece(shipped, unk_token="[UNK]"))
     reference.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     reference.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    assert WordPiece(shipped).encode(sentence, 128)[1:-1] == reference.encode(sentence).ids
+    assert WordPieceTokenizer(shipped).encode(sentence, 128)[1:-1] == reference.encode(sentence).ids
 
 
 def test_the_shipped_vocabulary_has_the_frame_and_no_piece_twice(shipped: dict[str, int]):
@@ -94,12 +94,12 @@ def test_the_shipped_vocabulary_has_the_frame_and_no_piece_twice(shipped: dict[s
 
 
 def test_a_script_without_spaces_is_one_run_cut_by_the_longest_pieces():
-    assert split("今日の天気を教えて。") == ["今日の天気を教えて", "。"]
+    assert split_words("今日の天気を教えて。") == ["今日の天気を教えて", "。"]
     assert read("今日の天気") == ["今日", "##の", "##天", "##気"]
 
 
 def test_a_run_ends_where_another_script_begins():
-    assert split("GitHubのissueを作成") == ["github", "の", "issue", "を作成"]
+    assert split_words("GitHubのissueを作成") == ["github", "の", "issue", "を作成"]
 
 
 def test_an_unknown_character_costs_a_run_only_itself():
@@ -116,8 +116,8 @@ def test_marks_that_make_another_letter_stay():
     assert read("か が") == ["か", "が"]
     assert normalise("が") == "が"
     assert normalise("한국어") == "한국어"
-    assert split("हिन्दी में") == ["हिन्दी", "में"]
-    assert split("שָׁלוֹם") == [normalise("שָׁלוֹם")]
+    assert split_words("हिन्दी में") == ["हिन्दी", "में"]
+    assert split_words("שָׁלוֹם") == [normalise("שָׁלוֹם")]
 
 
 def test_marks_of_latin_greek_and_cyrillic_letters_are_dropped():
@@ -144,7 +144,7 @@ def test_what_looks_the_same_is_the_same():
     ],
 )
 def test_the_shipped_vocabulary_knows_other_languages(text: str, shipped: dict[str, int]):
-    assert shipped["[UNK]"] not in WordPiece(shipped).encode(text, 64)
+    assert shipped["[UNK]"] not in WordPieceTokenizer(shipped).encode(text, 64)
 
 
 # Limits, and whatever may come
@@ -195,7 +195,7 @@ def test_of_a_word_that_is_data_no_more_is_remembered_than_was_read():
     ids=["words", "letters", "run", "expanding", "marks", "binary", "half characters", "emoji", "punctuation"],
 )
 def test_any_text_is_read(text: str, shipped: dict[str, int]):
-    ids = WordPiece(shipped).encode(text, 128)
+    ids = WordPieceTokenizer(shipped).encode(text, 128)
     assert 2 <= len(ids) <= 128
     assert all(0 <= number < len(shipped) for number in ids)
 

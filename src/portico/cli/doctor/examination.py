@@ -6,39 +6,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from portico.catalog.entries import Source, listed, manifest_of
+from portico.catalog.entries import ServerSource, build_entry, build_manifest
 from portico.catalog.snapshot import ServerEntry
-from portico.cli.doctor import (
+from portico.cli.doctor.checks import (
     budgets,
     command_tools,
-    commands,
     configuration,
     credentials,
     database,
-    descriptions,
-    door,
     folders,
+    listen_port,
     machine,
+    openapi,
     rules,
     sandbox,
     secrets,
+    server_commands,
+    server_probes,
     tools,
-    visits,
 )
-from portico.cli.doctor.budgets import Cost
-from portico.cli.doctor.finding import Finding, ordered
-from portico.cli.doctor.reading import Read, read
-from portico.cli.doctor.visiting import Visit, visit_all
+from portico.cli.doctor.checks.budgets import CatalogCost
+from portico.cli.doctor.finding import DoctorFinding, sort_findings
+from portico.cli.doctor.lenient_config import LenientConfig, read_leniently
+from portico.cli.doctor.probe import ServerProbe, probe_servers
 from portico.cli.screen import Screen
 from portico.config import BackendConfig
-from portico.config_file.names import nearest
-from portico.disclosure.cost import Costs
-from portico.disclosure.tokens import best_counter
+from portico.config_file.names import find_nearest
 from portico.errors import UnknownName
+from portico.rendering.listing_cost import DefinitionCosts
+from portico.rendering.token_count import get_best_counter
 
 
 @dataclass(frozen=True)
-class Asked:
+class DoctorOptions:
     """What is to be examined."""
 
     files: Sequence[str] = ()
@@ -49,29 +49,29 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class House:
+class InstallationFacts:
     """What the gateway stands on."""
 
-    about: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
     """Versions."""
     database: str = ""
     """Where the record is, in words."""
     languages: Mapping[str, str] = field(default_factory=dict)
     """Of scripts, each with `works` or why it does not."""
-    cost: Cost | None = None
+    cost: CatalogCost | None = None
     """None where no server was heard."""
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """What was found."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     servers: Mapping[str, str]
     """Every server that is not switched off, with its kind."""
-    visits: Mapping[str, Visit] = field(default_factory=dict)
-    house: House = field(default_factory=House)
-    refused: bool = False
+    probes: Mapping[str, ServerProbe] = field(default_factory=dict)
+    installation: InstallationFacts = field(default_factory=InstallationFacts)
+    config_refused: bool = False
     """Portico would not start with this configuration."""
 
     def count(self, severity: str) -> int:
@@ -84,39 +84,43 @@ class Report:
         return not self.count("broken")
 
 
-async def examine(asked: Asked, screen: Screen) -> Report:
+async def examine(options: DoctorOptions, screen: Screen) -> DoctorReport:
     """Look at everything that was asked for."""
-    found = await asyncio.to_thread(read, asked.files, os.environ, Path.cwd())
-    found = _with_demo(found, asked)
-    _known(asked.servers, found.config.servers)
+    found = await asyncio.to_thread(read_leniently, options.files, os.environ, Path.cwd())
+    found = _use_demo_servers(found, options)
+    _require_known_servers(options.servers, found.config.servers)
     wanted = {
         name: server
         for name, server in found.config.servers.items()
-        if not server.disabled and (not asked.servers or name in asked.servers)
+        if not server.disabled and (not options.servers or name in options.servers)
     }
-    house = not asked.servers
-    findings = [one for one in found.findings if house or one.server in asked.servers]
-    with screen.busy("Looking at the configuration …"):
-        findings += await asyncio.to_thread(lambda: list(_looked_at(found, wanted, house=house)))
-        usable = {name: server for name, server in wanted.items() if server.usable}
-        if not asked.offline:
-            findings += await commands.versions({n: s for n, s in usable.items() if s.command}, found.places)
-    visited: dict[str, Visit] = {}
-    if not asked.offline:
-        startable = _startable(usable, findings)
-        with screen.starting(list(startable)) as heard:
-            visited = await visit_all(found.config, startable, heard)
-    costs = Costs(best_counter().count)
-    entries = _entries(found, visited)
-    findings += await asyncio.to_thread(lambda: list(_heard(found, visited, entries, costs, house=house)))
-    standing = House()
+    house = not options.servers
+    findings = [one for one in found.findings if house or one.server in options.servers]
+    with screen.show_spinner("Looking at the configuration …"):
+        findings += await asyncio.to_thread(lambda: list(_check_statically(found, wanted, include_gateway=house)))
+        usable = {name: server for name, server in wanted.items() if server.is_usable}
+        if not options.offline:
+            findings += await server_commands.check_versions(
+                {n: s for n, s in usable.items() if s.command}, found.locations
+            )
+    visited: dict[str, ServerProbe] = {}
+    if not options.offline:
+        startable = _select_startable(usable, findings)
+        with screen.show_start_progress(list(startable)) as heard:
+            visited = await probe_servers(found.config, startable, heard)
+    costs = DefinitionCosts(get_best_counter().count)
+    entries = _build_entries(found, visited)
+    findings += await asyncio.to_thread(
+        lambda: list(_check_probes(found, visited, entries, costs, include_gateway=house))
+    )
+    standing = InstallationFacts()
     if house:
-        with screen.busy("Looking at the house …"):
-            standing, more = await _house(found, entries, costs, asked)
+        with screen.show_spinner("Looking at the house …"):
+            standing, more = await _check_installation(found, entries, costs, options)
         findings += more
-    hidden = secrets.in_config(found.config)
-    return Report(
-        tuple(one.safe(hidden) for one in ordered(findings)),
+    hidden = secrets.collect_secrets(found.config)
+    return DoctorReport(
+        tuple(one.mask_secrets(hidden) for one in sort_findings(findings)),
         {name: server.kind for name, server in wanted.items()},
         visited,
         standing,
@@ -124,26 +128,26 @@ async def examine(asked: Asked, screen: Screen) -> Report:
     )
 
 
-def _with_demo(found: Read, asked: Asked) -> Read:
+def _use_demo_servers(found: LenientConfig, options: DoctorOptions) -> LenientConfig:
     """Without a configuration the embedded servers are used, as by every command."""
     if found.files or found.config.servers or found.findings:
         return found
-    from portico.demo import servers
+    from portico.demo import make_demo_servers
 
-    said = Finding(
+    said = DoctorFinding(
         "config.absent",
         "note",
         "no configuration was found, so the embedded demo servers are used",
         "Write a portico.yaml here, or name a file with --config.",
     )
-    config = found.config.model_copy(update={"servers": servers()})
+    config = found.config.model_copy(update={"servers": make_demo_servers()})
     return replace(found, config=config, findings=(said,))
 
 
-def _known(names: Sequence[str], servers: Mapping[str, BackendConfig]) -> None:
+def _require_known_servers(names: Sequence[str], servers: Mapping[str, BackendConfig]) -> None:
     for name in names:
         if name not in servers:
-            near = nearest(name, servers)
+            near = find_nearest(name, servers)
             raise UnknownName(
                 f"there is no server {name!r} here",
                 nearest=near,
@@ -151,71 +155,84 @@ def _known(names: Sequence[str], servers: Mapping[str, BackendConfig]) -> None:
             )
 
 
-def _looked_at(found: Read, wanted: Mapping[str, BackendConfig], *, house: bool) -> Iterator[Finding]:
+def _check_statically(
+    found: LenientConfig, wanted: Mapping[str, BackendConfig], *, include_gateway: bool
+) -> Iterator[DoctorFinding]:
     """What can be seen without starting anything."""
-    config, places = found.config, found.places
+    config, places = found.config, found.locations
     for name, server in wanted.items():
         yield from credentials.check(name, server, places)
-        yield from configuration.variables(name, server, os.environ, places)
-        if server.usable and server.command:
-            yield from commands.check(name, server, places)
-        if server.usable and server.commands:
+        yield from configuration.check_variables(name, server, os.environ, places)
+        if server.is_usable and server.command:
+            yield from server_commands.check(name, server, places)
+        if server.is_usable and server.commands:
             yield from command_tools.check(name, server, places)
-        if server.usable and server.openapi:
-            yield from descriptions.check(name, server, places)
-    plain = list(secrets.in_plain_text(config, places))
-    yield from (one for one in plain if house or one.server in wanted)
-    if house:
-        yield from folders.config_files(found.files, plain)
-        yield from folders.env_files(config, places)
+        if server.is_usable and server.openapi:
+            yield from openapi.check(name, server, places)
+    plain = list(secrets.check_plain_text(config, places))
+    yield from (one for one in plain if include_gateway or one.server in wanted)
+    if include_gateway:
+        yield from folders.check_config_files(found.files, plain)
+        yield from folders.check_env_files(config, places)
         yield from configuration.check(config, places)
 
 
-def _startable(usable: Mapping[str, BackendConfig], findings: Sequence[Finding]) -> dict[str, BackendConfig]:
+def _select_startable(
+    usable: Mapping[str, BackendConfig], findings: Sequence[DoctorFinding]
+) -> dict[str, BackendConfig]:
     """Servers that are worth starting: not those whose command is known to be missing."""
     hopeless = {one.server for one in findings if one.id.startswith("command.") and one.severity == "broken"}
     return {name: server for name, server in usable.items() if name not in hopeless}
 
 
-def _entries(found: Read, visited: Mapping[str, Visit]) -> dict[str, ServerEntry]:
+def _build_entries(found: LenientConfig, probes: Mapping[str, ServerProbe]) -> dict[str, ServerEntry]:
     entries: dict[str, ServerEntry] = {}
-    for name, visit in visited.items():
+    for name, visit in probes.items():
         if visit.listing is not None:
-            source = Source(name, "", rules=found.config.servers[name].tools)
-            entries[name] = listed(source, visit.listing, manifest_of(source, visit.listing))
+            source = ServerSource(name, "", rules=found.config.servers[name].tools)
+            entries[name] = build_entry(source, visit.listing, build_manifest(source, visit.listing))
     return entries
 
 
-def _heard(
-    found: Read, visited: Mapping[str, Visit], entries: Mapping[str, ServerEntry], costs: Costs, *, house: bool
-) -> Iterator[Finding]:
+def _check_probes(
+    found: LenientConfig,
+    probes: Mapping[str, ServerProbe],
+    entries: Mapping[str, ServerEntry],
+    costs: DefinitionCosts,
+    *,
+    include_gateway: bool,
+) -> Iterator[DoctorFinding]:
     """What the servers said and listed."""
-    config, places = found.config, found.places
-    full = any(config.view(name).exposure in ("full", "semantic") for name in (None, *config.profiles))
-    for name, visit in visited.items():
+    config, places = found.config, found.locations
+    full = any(config.resolve_profile(name).exposure in ("full", "semantic") for name in (None, *config.profiles))
+    for name, visit in probes.items():
         server = config.servers[name]
-        yield from visits.check(visit, server, places)
+        yield from server_probes.check(visit, server, places)
         if visit.listing is not None:
             yield from tools.check(entries[name], places, full=full)
-            yield from rules.of_server(name, server, (entry.name for entry in visit.listing.tools), places)
-    if house:
-        yield from rules.of_house(config, entries, places)
+            yield from rules.check_server_rules(name, server, (entry.name for entry in visit.listing.tools), places)
+    if include_gateway:
+        yield from rules.check_gateway_rules(config, entries, places)
         yield from budgets.check(config, entries, costs, places)
 
 
-async def _house(
-    found: Read, entries: Mapping[str, ServerEntry], costs: Costs, asked: Asked
-) -> tuple[House, list[Finding]]:
+async def _check_installation(
+    found: LenientConfig, entries: Mapping[str, ServerEntry], costs: DefinitionCosts, options: DoctorOptions
+) -> tuple[InstallationFacts, list[DoctorFinding]]:
     """The gateway's own door, folders, database, sandbox and machine."""
-    config, places = found.config, found.places
+    config, places = found.config, found.locations
     findings = [
-        *configuration.door(config, places),
-        *folders.data_folder(config, places),
-        *folders.audit_file(config, places),
+        *configuration.check_endpoint(config, places),
+        *folders.check_data_folder(config, places),
+        *folders.check_audit_file(config, places),
     ]
-    findings += [*machine.limits(len(config.servers)), *await machine.search(), *await door.check(config, places)]
+    findings += [
+        *machine.check_open_file_limit(len(config.servers)),
+        *await machine.check_search_model(),
+        *await listen_port.check(config, places),
+    ]
     (where, records), (languages, scripts) = await asyncio.gather(
-        database.check(config, places, offline=asked.offline), sandbox.check(config, places)
+        database.check(config, places, offline=options.offline), sandbox.check(config, places)
     )
-    cost = await asyncio.to_thread(budgets.cost, config, entries, costs) if entries else None
-    return House(machine.about(), where, languages, cost), [*findings, *records, *scripts]
+    cost = await asyncio.to_thread(budgets.measure_catalog, config, entries, costs) if entries else None
+    return InstallationFacts(machine.collect_versions(), where, languages, cost), [*findings, *records, *scripts]

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from portico.catalog.visible import shown
-from portico.config_file.draft import Source, Where, dotted, source_of
+from portico.catalog.visible_text import sanitize_text
+from portico.config_file.draft import ConfigSource, KeyPath, find_source, join_key_path
 
 Severity = Literal["broken", "warning", "note"]
 """Something does not work · it works but will hurt · worth knowing."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-MOST_NAMED = 8
+MAX_NAMES = 8
 MASK = "***"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One fault."""
 
     id: str
@@ -31,21 +31,21 @@ class Finding:
     details: tuple[str, ...] = ()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`portico.yaml:12`, as far as it is known."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def safe(self, secrets: Iterable[str]) -> "Finding":
+    def mask_secrets(self, secrets: Iterable[str]) -> "DoctorFinding":
         """The same with none of these in any of its texts, nor anything that would steer a terminal."""
         hidden = tuple(secrets)
         return replace(
             self,
-            message=_hiding(self.message, hidden),
-            remedy=_hiding(self.remedy, hidden),
-            details=tuple(_hiding(line, hidden) for line in self.details),
+            message=_mask_text(self.message, hidden),
+            remedy=_mask_text(self.remedy, hidden),
+            details=tuple(_mask_text(line, hidden) for line in self.details),
         )
 
-    def data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """As `--json` shows it."""
         return {
             "id": self.id,
@@ -61,41 +61,41 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ConfigLocations:
     """Where each value of the configuration was written."""
 
-    origins: Mapping[Where, Source]
+    origins: Mapping[KeyPath, ConfigSource]
 
-    def at(self, *where: str | int) -> dict[str, Any]:
+    def locate(self, *where: str | int) -> dict[str, Any]:
         """`key`, `file` and `line` of a finding about a value."""
-        source = source_of(self.origins, where)
+        source = find_source(self.origins, where)
         named = source.name or ("" if source.kind == "default" else source.kind)
-        return {"key": dotted(where), "file": named, "line": source.line}
+        return {"key": join_key_path(where), "file": named, "line": source.line}
 
-    def server(self, name: str, *where: str | int) -> dict[str, Any]:
+    def locate_server(self, name: str, *where: str | int) -> dict[str, Any]:
         """The same about a value of a server's."""
-        return {"server": name, **self.at("servers", name, *where)}
+        return {"server": name, **self.locate("servers", name, *where)}
 
-    def written(self, *where: str | int) -> bool:
+    def is_in_file(self, *where: str | int) -> bool:
         """Whether exactly this value stands in a file."""
         return (source := self.origins.get(where)) is not None and source.kind == "file"
 
 
-def ordered(findings: Iterable[Finding]) -> list[Finding]:
+def sort_findings(findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
     """The worst first, each once; else in the order of the files."""
     unique = dict.fromkeys(findings)
     return sorted(unique, key=lambda one: (SEVERITIES.index(one.severity), one.file, one.line))
 
 
-def several(names: Iterable[str], most: int = MOST_NAMED) -> str:
+def join_names(names: Iterable[str], limit: int = MAX_NAMES) -> str:
     """`a, b, c and 4 more`."""
     listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + more
 
 
-def _hiding(text: str, secrets: tuple[str, ...]) -> str:
-    text = shown(text)
+def _mask_text(text: str, secrets: tuple[str, ...]) -> str:
+    text = sanitize_text(text)
     for secret in secrets:
         text = text.replace(secret, MASK)
     return text

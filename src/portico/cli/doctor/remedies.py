@@ -12,7 +12,7 @@ Trouble = Literal[
 
 _PIP = r"Install it where the server runs: pip install \1"
 _PACKAGE = "There is no such package or version: correct its name in args."
-_RIGHTS = "Give this user the right to what it names, or correct the path."
+_PERMISSIONS = "Give this user the right to what it names, or correct the path."
 _PATH = r"\1 does not exist: correct the path in args or env."
 _SET = r"Set \1 in the server's `env`, as \1: ${\1}."
 _VARIABLE = r"\b([A-Z][A-Z0-9]+_[A-Z0-9_]+)\b"
@@ -27,7 +27,7 @@ class Remedy:
     advice: str
 
 
-_KNOWN: Sequence[Remedy] = (
+_REMEDIES: Sequence[Remedy] = (
     # The more telling first: a server that misses a module may end with an error about a file as well.
     Remedy(r"No module named '?([\w.]+)", "module", _PIP),
     Remedy(
@@ -67,7 +67,7 @@ _KNOWN: Sequence[Remedy] = (
         "version",
         "It needs another Python: name a newer interpreter in `command`.",
     ),
-    Remedy(r"EACCES|PermissionError|[Pp]ermission denied", "permission", _RIGHTS),
+    Remedy(r"EACCES|PermissionError|[Pp]ermission denied", "permission", _PERMISSIONS),
     Remedy(r"ENOENT[^\n]*'([^']+)'", "file", _PATH),
     Remedy(r"can't open file '([^']+)'", "file", _PATH),
     Remedy(r"FileNotFoundError: .*'([^']+)'", "file", _PATH),
@@ -110,10 +110,10 @@ _KNOWN: Sequence[Remedy] = (
 )
 
 
-def guess(texts: Iterable[str]) -> tuple[Trouble, str]:
+def guess_remedy(texts: Iterable[str]) -> tuple[Trouble, str]:
     """The kind of trouble and its remedy; empty where nothing is recognised."""
     said = "\n".join(texts)
-    for known in _KNOWN:
+    for known in _REMEDIES:
         if match := re.search(known.pattern, said):
             return known.trouble, match.expand(known.advice) if match.groups() else known.advice
     return "", ""

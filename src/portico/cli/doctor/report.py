@@ -14,118 +14,120 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from portico.catalog.visible import shown
+from portico.catalog.visible_text import sanitize_text
 from portico.cli import logs
-from portico.cli.doctor.examination import Asked, House, Report, examine
-from portico.cli.doctor.finding import Finding
-from portico.cli.doctor.visiting import Visit
-from portico.cli.ending import DONE, FAILED, UNUSABLE, overheard
+from portico.cli.doctor.examination import DoctorOptions, DoctorReport, InstallationFacts, examine
+from portico.cli.doctor.finding import DoctorFinding
+from portico.cli.doctor.probe import ServerProbe
+from portico.cli.exit import EXIT_FAILED, EXIT_INVALID, EXIT_OK, sanitize_server_text
 from portico.cli.screen import Screen
-from portico.disclosure.lines import counted
+from portico.rendering.lines import format_count
 
 _STYLES = {"broken": "bold red", "warning": "yellow", "note": "dim"}
 _INDENT = "    "
 
 
-async def doctor(asked: Asked, screen: Screen) -> int:
+async def run_doctor(options: DoctorOptions, screen: Screen) -> int:
     """Examine, show, and say by the exit code whether something is broken."""
-    logs.set_up("error", quiet=("portico.upstream", "portico.catalog"))
-    report = await examine(asked, screen)
+    logs.configure_logging("error", quiet_loggers=("portico.upstream", "portico.catalog"))
+    report = await examine(options, screen)
     if screen.as_json:
-        screen.data(data(report))
+        screen.write_json(to_data(report))
     else:
-        _show(screen, report, asked)
-    return DONE if report.ok else UNUSABLE if report.refused else FAILED
+        _show(screen, report, options)
+    return EXIT_OK if report.ok else EXIT_INVALID if report.config_refused else EXIT_FAILED
 
 
-def data(report: Report) -> dict[str, Any]:
+def to_data(report: DoctorReport) -> dict[str, Any]:
     """The report as `--json` shows it."""
     return {
         "ok": report.ok,
         "broken": report.count("broken"),
         "warnings": report.count("warning"),
         "notes": report.count("note"),
-        "findings": [finding.data() for finding in report.findings],
-        "servers": [_server(name, kind, report.visits.get(name)) for name, kind in report.servers.items()],
-        "about": dict(report.house.about),
-        "database": report.house.database,
-        "languages": dict(report.house.languages),
-        "cost": asdict(report.house.cost) if report.house.cost is not None else None,
+        "findings": [finding.to_data() for finding in report.findings],
+        "servers": [_to_server_data(name, kind, report.probes.get(name)) for name, kind in report.servers.items()],
+        "about": dict(report.installation.versions),
+        "database": report.installation.database,
+        "languages": dict(report.installation.languages),
+        "cost": asdict(report.installation.cost) if report.installation.cost is not None else None,
     }
 
 
-def _server(name: str, kind: str, visit: Visit | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": name, "kind": kind, "ok": None if visit is None else visit.error is None}
-    hello, listing = (visit.hello, visit.listing) if visit is not None else (None, None)
+def _to_server_data(name: str, kind: str, probe: ServerProbe | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"name": name, "kind": kind, "ok": None if probe is None else probe.error is None}
+    hello, listing = (probe.initialize_info, probe.listing) if probe is not None else (None, None)
     return facts | {
-        "seconds": round(visit.seconds, 3) if visit is not None else None,
+        "seconds": round(probe.seconds, 3) if probe is not None else None,
         "era": hello.era if hello else None,
-        "protocol_version": overheard(hello.protocol_version)[:40] if hello else None,
-        "version": overheard(str(hello.server_info.get("version", "")))[:80] if hello else None,
+        "protocol_version": sanitize_server_text(hello.protocol_version)[:40] if hello else None,
+        "version": sanitize_server_text(str(hello.server_info.get("version", "")))[:80] if hello else None,
         "tools": len(listing.tools) if listing else None,
         "resources": len(listing.offers.resources) + len(listing.offers.templates) if listing else None,
         "prompts": len(listing.offers.prompts) if listing else None,
-        "noise": visit.noise if visit is not None else None,
+        "noise": probe.noise if probe is not None else None,
     }
 
 
-def _show(screen: Screen, report: Report, asked: Asked) -> None:
+def _show(screen: Screen, report: DoctorReport, options: DoctorOptions) -> None:
     for name, kind in report.servers.items():
-        screen.text(_server_line(_server(name, kind, report.visits.get(name))))
-    screen.text(*(Text(line, style="dim") for line in _about(report.house)))
+        screen.write_text(_render_server_line(_to_server_data(name, kind, report.probes.get(name))))
+    screen.write_text(*(Text(line, style="dim") for line in _render_installation(report.installation)))
     for finding in report.findings:
-        screen.text("")
+        screen.write_text("")
         _show_finding(screen, finding)
-    screen.text("", _sum(report, asked))
+    screen.write_text("", _render_summary(report, options))
 
 
-def _show_finding(screen: Screen, finding: Finding) -> None:
-    parts = [finding.severity, finding.id, finding.server, finding.place]
+def _show_finding(screen: Screen, finding: DoctorFinding) -> None:
+    parts = [finding.severity, finding.id, finding.server, finding.location]
     head = Text(" · ".join(filter(None, parts)), style=_STYLES[finding.severity])
     lines = [Text(finding.message), *(Text(line, style="dim") for line in finding.details)]
     if finding.remedy:
         lines.append(Text(f"→ {finding.remedy}", style="cyan"))
-    screen.text(head)
+    screen.write_text(head)
     for line in lines:
-        screen.text(Padding(line, (0, 0, 0, len(_INDENT))) if screen.for_people else f"{_INDENT}{line.plain}")
+        screen.write_text(
+            Padding(line, (0, 0, 0, len(_INDENT))) if screen.is_stdout_terminal else f"{_INDENT}{line.plain}"
+        )
 
 
-def _server_line(one: dict[str, Any]) -> Text:
-    name, style = shown(one["name"]), {True: "green", False: "red", None: "dim"}[one["ok"]]
+def _render_server_line(one: dict[str, Any]) -> Text:
+    name, style = sanitize_text(one["name"]), {True: "green", False: "red", None: "dim"}[one["ok"]]
     if one["ok"] is None:
         return Text.assemble((f"{name}: ", "bold"), ("not asked", style), f", {one['kind']}")
     if one["era"] is None:
         return Text.assemble((f"{name}: ", "bold"), ("failed", style), f", {one['kind']}, after {one['seconds']:.1f} s")
-    offers = [counted(one[kind] or 0, kind[:-1]) for kind in ("tools", "resources", "prompts") if one[kind]]
+    offers = [format_count(one[kind] or 0, kind[:-1]) for kind in ("tools", "resources", "prompts") if one[kind]]
     said = [one["kind"], f"{one['era']} {one['protocol_version']}", f"{one['seconds']:.1f} s", *offers]
     state = "answers" if one["ok"] else "failed"
-    return Text.assemble((f"{name}: ", "bold"), (state, style), f", {', '.join(map(shown, said))}")
+    return Text.assemble((f"{name}: ", "bold"), (state, style), f", {', '.join(map(sanitize_text, said))}")
 
 
-def _about(house: House) -> Iterator[str]:
-    if house.about:
-        about = house.about
+def _render_installation(installation: InstallationFacts) -> Iterator[str]:
+    if installation.versions:
+        about = installation.versions
         yield f"portico {about['portico']}, Python {about['python']}, mcp {about['mcp']}, {about['system']}"
-    if house.database:
-        yield f"database: {house.database}"
-    if house.languages:
+    if installation.database:
+        yield f"database: {installation.database}"
+    if installation.languages:
         yield "scripts: " + ", ".join(
-            f"{name} {'works' if said == 'works' else 'fails'}" for name, said in house.languages.items()
+            f"{name} {'works' if said == 'works' else 'fails'}" for name, said in installation.languages.items()
         )
-    if house.cost is not None:
-        how = "" if house.about.get("tokens") == "o200k_base" else "about "
-        tools = counted(house.cost.tools, "tool")
-        yield f"tokens: {tools} cost {how}{house.cost.full:,} listed in full, {how}{house.cost.meta:,} as meta-tools"
+    if installation.cost is not None:
+        how = "" if installation.versions.get("tokens") == "o200k_base" else "about "
+        tools = format_count(installation.cost.tools, "tool")
+        yield f"tokens: {tools} cost {how}{installation.cost.full:,} listed in full, {how}{installation.cost.meta:,} as meta-tools"
 
 
-def _sum(report: Report, asked: Asked) -> Text:
+def _render_summary(report: DoctorReport, options: DoctorOptions) -> Text:
     counts = [
-        counted(report.count("broken"), "fault") if report.count("broken") else "",
-        counted(report.count("warning"), "warning") if report.count("warning") else "",
-        counted(report.count("note"), "note") if report.count("note") else "",
+        format_count(report.count("broken"), "fault") if report.count("broken") else "",
+        format_count(report.count("warning"), "warning") if report.count("warning") else "",
+        format_count(report.count("note"), "note") if report.count("note") else "",
     ]
     said = ", ".join(filter(None, counts)) or "nothing to complain of"
     if not report.ok:
         return Text(f"Broken: {said}.", style="bold red")
-    asked_none = " Servers were not asked (--offline)." if asked.offline else ""
+    asked_none = " Servers were not asked (--offline)." if options.offline else ""
     return Text(f"Nothing is broken{f': {said}' if any(counts) else ''}.{asked_none}", style="bold green")

@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from portico.search.dense.document_text import DOCUMENT_TOKENS, QUERY_TOKENS
 from portico.search.dense.model_files import open_model
-from portico.search.dense.text import LIMIT, QUERY_LIMIT
 from portico.search.dense.vocabulary import Vocabulary
-from portico.search.dense.wordpiece import WordPiece
+from portico.search.dense.wordpiece import WordPieceTokenizer
 
 logger = logging.getLogger(__name__)
 
-NAME = "portico-tools-1"
+ENCODER_NAME = "portico-tools-1"
 """Counts up with the weights: vectors of two models cannot be compared."""
-WIDTH = 384
-PEAK = 0.32
+VECTOR_WIDTH = 384
+QUANTISATION_PEAK = 0.32
 """The largest part of a unit vector that is kept apart from larger ones: 127 in 8 bits."""
-_REMEMBERED = 256
+_QUERY_CACHE_SIZE = 256
 
 Vector = NDArray[np.int8]
 """A unit vector in 8 bits."""
@@ -41,14 +41,14 @@ class Encoder:
     """Texts in, vectors out. Loaded at the first text, or by `load`."""
 
     def __init__(self) -> None:
-        self._loading = threading.Lock()
+        self._load_lock = threading.Lock()
         self._session: Any = None
-        self._reader: WordPiece | None = None
+        self._tokenizer: WordPieceTokenizer | None = None
         self._problem = ""
-        self._asked = lru_cache(maxsize=_REMEMBERED)(self._query)
+        self._encode_query_cached = lru_cache(maxsize=_QUERY_CACHE_SIZE)(self._encode_query_uncached)
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether the model has been read."""
         return self._session is not None
 
@@ -59,48 +59,48 @@ class Encoder:
 
     def load(self) -> None:
         """Read the model, if that has not been done; `EncoderUnavailable` if it cannot be, or was given up."""
-        with self._loading:
+        with self._load_lock:
             if self._problem:
                 raise EncoderUnavailable(self._problem)
             if self._session is None:
                 try:
                     # The session last: whoever sees it may use both.
-                    session, self._reader = _open()
+                    session, self._tokenizer = _open_session()
                     self._session = session
                 except Exception as error:  # whatever is wrong with a native library or a file, words still work
-                    raise self._given_up(error) from error
+                    raise self._give_up(error) from error
 
-    def query(self, text: str) -> Vector:
+    def encode_query(self, text: str) -> Vector:
         """The vector of what somebody asks for; the latest few are remembered."""
-        return self._asked(text)
+        return self._encode_query_cached(text)
 
-    def _query(self, text: str) -> Vector:
-        return self._run(text, QUERY_LIMIT)
+    def _encode_query_uncached(self, text: str) -> Vector:
+        return self._encode(text, QUERY_TOKENS)
 
-    def document(self, text: str) -> Vector:
+    def encode_document(self, text: str) -> Vector:
         """The vector of a document's text."""
-        return self._run(text, LIMIT)
+        return self._encode(text, DOCUMENT_TOKENS)
 
-    def documents(self, texts: Iterable[str], threads: int = 2) -> Generator[Vector]:
+    def encode_documents(self, texts: Iterable[str], threads: int = 2) -> Generator[Vector]:
         """The vectors of many documents, in their order; closing it drops those that were not begun."""
         self.load()
         with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
-            yield from pool.map(self.document, texts)
+            yield from pool.map(self.encode_document, texts)
 
-    def _run(self, text: str, limit: int) -> Vector:
+    def _encode(self, text: str, limit: int) -> Vector:
         if self._session is None or self._problem:
             self.load()
         assert self._session is not None
-        assert self._reader is not None
-        ids = np.array([self._reader.encode(text, limit)], dtype=np.int64)
+        assert self._tokenizer is not None
+        ids = np.array([self._tokenizer.encode(text, limit)], dtype=np.int64)
         try:
             found = self._session.run(None, {"ids": ids})[0][0]
         except Exception as error:  # a native library that failed once (of memory, say) is not asked again
-            with self._loading:
-                raise self._given_up(error) from error
-        return quantised(found)
+            with self._load_lock:
+                raise self._give_up(error) from error
+        return quantise(found)
 
-    def _given_up(self, error: Exception) -> EncoderUnavailable:
+    def _give_up(self, error: Exception) -> EncoderUnavailable:
         """What to raise from now on; said once, whichever thread met it first."""
         if not self._problem:
             self._problem = f"{type(error).__name__}: {error}"
@@ -109,17 +109,17 @@ class Encoder:
 
 
 @cache
-def shipped() -> Encoder:
+def get_shipped_encoder() -> Encoder:
     """The encoder of this process: its weights are read once, whoever asks."""
     return Encoder()
 
 
-def quantised(vector: NDArray[np.float32]) -> Vector:
+def quantise(vector: NDArray[np.float32]) -> Vector:
     """A unit vector in 8 bits."""
-    return np.clip(np.rint(vector * (127 / PEAK)), -127, 127).astype(np.int8)
+    return np.clip(np.rint(vector * (127 / QUANTISATION_PEAK)), -127, 127).astype(np.int8)
 
 
-def _open() -> tuple[Any, WordPiece]:
+def _open_session() -> tuple[Any, WordPieceTokenizer]:
     # A tenth of a second to import, and not to be had on every platform.
     from importlib.resources import as_file, files
 
@@ -136,6 +136,6 @@ def _open() -> tuple[Any, WordPiece]:
         session = open_model(whole, options)
     # A vocabulary of other weights shows here, not at somebody's query.
     tried = np.asarray(session.run(None, {"ids": np.array([[len(pieces) - 1]], dtype=np.int64)})[0])
-    if tried.shape != (1, WIDTH):
-        raise ValueError(f"vectors of shape {tried.shape} instead of {(1, WIDTH)}")
-    return session, WordPiece(pieces)
+    if tried.shape != (1, VECTOR_WIDTH):
+        raise ValueError(f"vectors of shape {tried.shape} instead of {(1, VECTOR_WIDTH)}")
+    return session, WordPieceTokenizer(pieces)

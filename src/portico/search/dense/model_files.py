@@ -5,29 +5,29 @@ import os
 from pathlib import Path
 from typing import Any
 
-OUTLINE = "outline.onnx"
+OUTLINE_FILE = "outline.onnx"
 """The graph, made by `training.outline`; its large tables lie in the whole model beside it."""
-IDENTITY = "weights"
+IDENTITY_KEY = "weights"
 """What an outline says of the model that it was made of, in its metadata."""
-_END = 65_536
+_IDENTITY_BYTES = 65_536
 
 
-def identity(whole: Path) -> str:
+def compute_model_identity(model_path: Path) -> str:
     """What tells one model from another without reading all of it: its size and its end."""
-    with whole.open("rb") as file:
+    with model_path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _END))
+        file.seek(max(0, size - _IDENTITY_BYTES))
         return f"{size}-{hashlib.blake2b(file.read(), digest_size=8).hexdigest()}"
 
 
-def open_model(whole: Path, options: Any) -> Any:
+def open_model(model_path: Path, options: Any) -> Any:
     """A session over the model: by its outline, else (alone, or beside another's outline) by reading all of it."""
     import onnxruntime
 
     providers = ["CPUExecutionProvider"]
-    beside = whole.with_name(OUTLINE)
+    beside = model_path.with_name(OUTLINE_FILE)
     if beside.exists():
         session = onnxruntime.InferenceSession(str(beside), options, providers=providers)
-        if session.get_modelmeta().custom_metadata_map.get(IDENTITY) == identity(whole):
+        if session.get_modelmeta().custom_metadata_map.get(IDENTITY_KEY) == compute_model_identity(model_path):
             return session
-    return onnxruntime.InferenceSession(str(whole), options, providers=providers)
+    return onnxruntime.InferenceSession(str(model_path), options, providers=providers)

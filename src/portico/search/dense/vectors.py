@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.lazy import lazy_property
-from portico.search.dense.encoder import PEAK, WIDTH, Vector
-from portico.search.roster import Mask
+from portico.search.dense.encoder import QUANTISATION_PEAK, VECTOR_WIDTH, Vector
+from portico.search.document_table import Mask
 
-_UNIT = (127 / PEAK) ** 2
+_UNIT = (127 / QUANTISATION_PEAK) ** 2
 """What two equal unit vectors multiply to, in 8 bits."""
 _BLOCK = 8_192
 
@@ -29,44 +29,44 @@ class Vectors:
     @classmethod
     def empty(cls) -> "Vectors":
         """No slots."""
-        return cls(np.zeros((0, WIDTH), dtype=np.int8))
+        return cls(np.zeros((0, VECTOR_WIDTH), dtype=np.int8))
 
     @lazy_property
-    def known(self) -> Mask:
+    def encoded_slots(self) -> Mask:
         """Which slots have a vector."""
         return np.asarray(self.rows.any(axis=1))
 
-    def splice(self, size: int, gone: NDArray[np.integer], added: Mapping[int, Vector]) -> "Vectors":
+    def splice(self, size: int, removed_slots: NDArray[np.integer], added: Mapping[int, Vector]) -> "Vectors":
         """These vectors for `size` slots, without those of `gone`, and with `added`."""
-        if size == len(self.rows) and not len(gone) and not added:
+        if size == len(self.rows) and not len(removed_slots) and not added:
             return self
-        rows = np.zeros((size, WIDTH), dtype=np.int8)
+        rows = np.zeros((size, VECTOR_WIDTH), dtype=np.int8)
         rows[: len(self.rows)] = self.rows
-        rows[gone] = 0
+        rows[removed_slots] = 0
         for slot, vector in added.items():
             rows[slot] = vector
         return Vectors(rows)
 
-    def likeness(self, query: Vector) -> NDArray[np.float32]:
+    def compute_similarity(self, query: Vector) -> NDArray[np.float32]:
         """The cosine of each slot's vector and the query's; 0 where there is none."""
         if not len(self.rows):
             return np.zeros(0, dtype=np.float32)
-        return (_products(query[None], self.rows)[0] / np.float32(_UNIT)).astype(np.float32, copy=False)
+        return (_multiply(query[None], self.rows)[0] / np.float32(_UNIT)).astype(np.float32, copy=False)
 
-    def among(self, slots: Sequence[int]) -> NDArray[np.float32]:
+    def compute_pairwise_similarity(self, slots: Sequence[int]) -> NDArray[np.float32]:
         """The cosine of each two of these slots."""
         rows = self.rows[list(slots)]
         if not len(rows):
             return np.zeros((0, 0), dtype=np.float32)
-        return (_products(rows, rows) / np.float32(_UNIT)).astype(np.float32, copy=False)
+        return (_multiply(rows, rows) / np.float32(_UNIT)).astype(np.float32, copy=False)
 
 
-def _products(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[Any]:
+def _multiply(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[Any]:
     """Each of some rows times each of the others: whole numbers, so every way of adding them up agrees exactly."""
-    return (_native() or _plain)(some, others)
+    return (_load_simsimd() or _multiply_with_numpy)(some, others)
 
 
-def _plain(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float32]:
+def _multiply_with_numpy(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float32]:
     """By numpy, a block at a time in the processor's cache. Not by `@`: waking a BLAS's threads costs milliseconds."""
     wide = some.astype(np.float32)
     starts = range(0, len(others), _BLOCK)
@@ -75,7 +75,7 @@ def _plain(some: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float
 
 
 @cache
-def _native() -> Callable[[NDArray[np.int8], NDArray[np.int8]], NDArray[Any]] | None:
+def _load_simsimd() -> Callable[[NDArray[np.int8], NDArray[np.int8]], NDArray[Any]] | None:
     """By simsimd, ten times as fast, where there is one for this platform."""
     try:
         import simsimd

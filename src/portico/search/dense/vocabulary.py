@@ -17,7 +17,7 @@ class Vocabulary(Mapping[str, int]):
         hashes = array("q")
         for line in BytesIO(text):  # one at a time: all of them at once would be the dictionary's memory again
             self._starts.append(self._starts[-1] + len(line))
-            hashes.append(hash(_bare(line)))
+            hashes.append(hash(_decode_line(line)))
         order = np.argsort(np.frombuffer(hashes, np.int64), kind="stable")
         self._hashes = array("q", np.frombuffer(hashes, np.int64)[order].tobytes())
         self._numbers = array("I", order.astype(np.uint32).tobytes())
@@ -31,7 +31,7 @@ class Vocabulary(Mapping[str, int]):
         return isinstance(piece, str) and self._find(piece) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return map(self._piece, range(len(self)))
+        return map(self._get_piece, range(len(self)))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -41,14 +41,14 @@ class Vocabulary(Mapping[str, int]):
         at = bisect_left(self._hashes, hashed)
         while at < len(self._hashes) and self._hashes[at] == hashed:
             # Two texts may share a hash.
-            if self._piece(number := self._numbers[at]) == piece:
+            if self._get_piece(number := self._numbers[at]) == piece:
                 return number
             at += 1
         return None
 
-    def _piece(self, number: int) -> str:
-        return _bare(self._text[self._starts[number] : self._starts[number + 1]])
+    def _get_piece(self, number: int) -> str:
+        return _decode_line(self._text[self._starts[number] : self._starts[number + 1]])
 
 
-def _bare(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     return line.decode().rstrip("\r\n")

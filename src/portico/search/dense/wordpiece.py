@@ -35,30 +35,30 @@ def normalise(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
-def split(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, punctuation marks being words of their own."""
     return _WORD.findall(normalise(text[:_MAX_TEXT]))
 
 
-class WordPiece:
+class WordPieceTokenizer:
     """A vocabulary, and how text is cut into its pieces."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
         self._first, self._last = vocabulary["[CLS]"], vocabulary["[SEP]"]
         self._unknown = vocabulary["[UNK]"]
-        self._pieces = lru_cache(maxsize=16_384)(self._cut)
+        self._split_word_cached = lru_cache(maxsize=16_384)(self._split_word)
 
     def encode(self, text: str, limit: int) -> list[int]:
         """The numbers of at most `limit` tokens, the two that frame a text included."""
         found = [self._first]
-        for word in split(text):
-            found += self._pieces(word[:_MAX_WORD])  # cut first: what is remembered is then small
+        for word in split_words(text):
+            found += self._split_word_cached(word[:_MAX_WORD])  # cut first: what is remembered is then small
             if len(found) >= limit:
                 break
         return [*found[: limit - 1], self._last]
 
-    def _cut(self, word: str) -> tuple[int, ...]:
+    def _split_word(self, word: str) -> tuple[int, ...]:
         """The longest known piece, then the longest that continues it; one unknown token where nothing fits."""
         pieces: list[int] = []
         start, is_run = 0, _IS_RUN.match(word)

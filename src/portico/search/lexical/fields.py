@@ -8,11 +8,11 @@ two differ by less than half a point.
 import re
 from dataclasses import dataclass
 
-from portico.search.document import Document
+from portico.search.document import SearchDocument
 
 SATURATION = 1.2
 """k1: how soon a repeated word stops counting."""
-LENGTH = 0.6
+LENGTH_NORMALISATION = 0.6
 """b: how much a long field dilutes each of its words."""
 
 _MAX_TEXT = 40_000
@@ -23,31 +23,31 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class IndexField:
     """One field: the name reasons give it, its weight, and its typical length in terms."""
 
     name: str
     weight: float
-    typical: float
+    typical_length: float
 
 
 FIELDS = (
-    Field("name", 3.0, 4),
-    Field("title", 1.0, 3),
-    Field("server", 2.0, 2),
-    Field("server_text", 0.2, 20),
-    Field("description", 0.7, 30),
+    IndexField("name", 3.0, 4),
+    IndexField("title", 1.0, 3),
+    IndexField("server", 2.0, 2),
+    IndexField("server_text", 0.2, 20),
+    IndexField("description", 0.7, 30),
     # The first sentence once more: it says what a tool does, the rest mostly says how.
-    Field("description", 0.6, 9),
-    Field("parameters", 0.6, 8),
-    Field("parameter_text", 0.3, 30),
-    Field("enums", 0.3, 4),
-    Field("tags", 1.0, 2),
-    Field("category", 0.5, 2),
+    IndexField("description", 0.6, 9),
+    IndexField("parameters", 0.6, 8),
+    IndexField("parameter_text", 0.3, 30),
+    IndexField("enums", 0.3, 4),
+    IndexField("tags", 1.0, 2),
+    IndexField("category", 0.5, 2),
 )
 
 
-def texts(document: Document) -> tuple[str, ...]:
+def extract_texts(document: SearchDocument) -> tuple[str, ...]:
     """The text of each of `FIELDS`, in that order."""
     description = document.description[:_MAX_TEXT]
     return (
@@ -56,7 +56,7 @@ def texts(document: Document) -> tuple[str, ...]:
         document.server,
         document.server_text[:_MAX_SERVER_TEXT],
         description,
-        first_sentence(description),
+        extract_first_sentence(description),
         " ".join(document.parameters)[:_MAX_TEXT],
         document.parameter_text[:_MAX_TEXT],
         " ".join(document.enums)[:_MAX_TEXT],
@@ -65,7 +65,7 @@ def texts(document: Document) -> tuple[str, ...]:
     )
 
 
-def first_sentence(text: str) -> str:
+def extract_first_sentence(text: str) -> str:
     """The first sentence, or as much of it as one would read."""
     text = text.lstrip()
     end = _SENTENCE_END.search(text, 0, _MAX_SENTENCE)

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portico.lazy import lazy_property
-from portico.search.lexical.spelling import Terms, meant, spellings
+from portico.search.lexical.spelling import SpellingCandidates, find_corrections, group_candidates
 
-STRONGEST = 65_535
+MAX_STRENGTH = 65_535
 """The strength that stands for 1."""
-_DEAD = 1_024
+_MAX_DEAD_TERMS = 1_024
 """Terms without a document that are not worth a renumbering, however few the others are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entries:
+class PostingEntries:
     """Postings on their way in: one row each, ordered by term, then slot."""
 
     terms: NDArray[np.uint32]
@@ -52,32 +52,34 @@ class Postings:
 
     def __contains__(self, term: object) -> bool:
         """Whether any document has the term. A term may be numbered and yet have lost its last document."""
-        return (where := self.list_of(str(term))).stop > where.start
+        return (where := self.find_list(str(term))).stop > where.start
 
     @lazy_property
-    def spellings(self) -> Terms:
+    def spelling_candidates(self) -> SpellingCandidates:
         """The terms a misspelt word could mean; worked out at the first such word."""
         sizes = np.diff(self.starts).tolist()
-        return spellings((term, sizes[number]) for term, number in self.vocabulary.items())
+        return group_candidates((term, sizes[number]) for term, number in self.vocabulary.items())
 
-    def meant(self, term: str) -> str:
+    def correct_spelling(self, term: str) -> str:
         """The term that was probably meant by one no document has: the nearest, of those the commonest; or none."""
-        near = meant(term, self.spellings)
-        return max(near, key=lambda it: (self.list_of(it).stop - self.list_of(it).start, it), default="")
+        near = find_corrections(term, self.spelling_candidates)
+        return max(near, key=lambda it: (self.find_list(it).stop - self.find_list(it).start, it), default="")
 
-    def list_of(self, term: str) -> slice:
+    def find_list(self, term: str) -> slice:
         """Where the term's list is; an empty one if no document has the term."""
         number = self.vocabulary.get(term)
         return slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
 
-    def splice(self, gone: NDArray[np.uint32], vocabulary: Mapping[str, int], added: Entries) -> "Postings":
+    def splice(
+        self, removed_slots: NDArray[np.uint32], vocabulary: Mapping[str, int], added: PostingEntries
+    ) -> "Postings":
         """These postings without those of the slots `gone`, and with `added`, numbered by the grown `vocabulary`.
 
         Once most terms have lost their last document, those are forgotten and the others numbered anew.
         """
-        spliced = self._spliced(gone, vocabulary, added)
+        spliced = self._splice_arrays(removed_slots, vocabulary, added)
         dead = len(vocabulary) - int(np.count_nonzero(np.diff(spliced.starts)))
-        return spliced.without_dead_terms() if dead > max(_DEAD, len(vocabulary) // 2) else spliced
+        return spliced.without_dead_terms() if dead > max(_MAX_DEAD_TERMS, len(vocabulary) // 2) else spliced
 
     def without_dead_terms(self) -> "Postings":
         """The same lists, with no number given to a term that no document has."""
@@ -89,33 +91,35 @@ class Postings:
         vocabulary = {term: number for number, term in enumerate(compress(self.vocabulary, alive.tolist()))}
         return Postings(vocabulary, starts, self.slots, self.strengths, self.fields)
 
-    def _spliced(self, gone: NDArray[np.uint32], vocabulary: Mapping[str, int], added: Entries) -> "Postings":
+    def _splice_arrays(
+        self, removed_slots: NDArray[np.uint32], vocabulary: Mapping[str, int], added: PostingEntries
+    ) -> "Postings":
         sizes = np.zeros(len(vocabulary), dtype=np.int64)
         sizes[: len(self.vocabulary)] = np.diff(self.starts)
-        removed = self._positions_in(gone)
+        removed = self._find_positions(removed_slots)
         np.subtract.at(sizes, np.searchsorted(self.starts, removed, side="right") - 1, 1)
         sizes += np.bincount(added.terms, minlength=len(sizes))
         starts = np.zeros(len(sizes) + 1, dtype=np.uint32)
         np.cumsum(sizes, out=starts[1:])
         if not len(self.slots):
             return Postings(vocabulary, starts, added.slots, added.strengths, added.fields)
-        runs = list(_runs(len(self.slots), removed, self._places_for(added)))
+        runs = list(_plan_runs(len(self.slots), removed, self._find_insert_positions(added)))
         return Postings(
             vocabulary,
             starts,
-            _join(self.slots, added.slots, runs),
-            _join(self.strengths, added.strengths, runs),
-            _join(self.fields, added.fields, runs),
+            _join_runs(self.slots, added.slots, runs),
+            _join_runs(self.strengths, added.strengths, runs),
+            _join_runs(self.fields, added.fields, runs),
         )
 
-    def _positions_in(self, gone: NDArray[np.uint32]) -> NDArray[np.int64]:
-        if not len(gone) or not len(self.slots):
+    def _find_positions(self, removed_slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        if not len(removed_slots) or not len(self.slots):
             return np.empty(0, dtype=np.int64)
-        leaving = np.zeros(max(int(self.slots.max()), int(gone.max())) + 1, dtype=bool)
-        leaving[gone] = True
+        leaving = np.zeros(max(int(self.slots.max()), int(removed_slots.max())) + 1, dtype=bool)
+        leaving[removed_slots] = True
         return np.flatnonzero(leaving[self.slots])
 
-    def _places_for(self, added: Entries) -> NDArray[np.int64]:
+    def _find_insert_positions(self, added: PostingEntries) -> NDArray[np.int64]:
         """For each added posting, the old posting it comes before; ascending, because `added` is in our order."""
         places = np.full(len(added.terms), len(self.slots), dtype=np.int64)
         known = int(np.searchsorted(added.terms, len(self.vocabulary)))
@@ -131,7 +135,7 @@ Run = tuple[int, int, int, int]
 """Old postings [a, b), then added postings [c, d)."""
 
 
-def _runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[Run]:
+def _plan_runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[Run]:
     # Not by np.unique: it holds the interpreter's lock, for 50 ms where 10,000 tools are replaced.
     cuts = np.sort(np.concatenate([removed, removed + 1, places, [0, size]]))
     cuts = cuts[np.diff(cuts, prepend=-1) > 0]
@@ -146,5 +150,5 @@ def _runs(size: int, removed: NDArray[np.int64], places: NDArray[np.int64]) -> I
         first = end
 
 
-def _join(old: NDArray[Any], added: NDArray[Any], runs: list[Run]) -> NDArray[Any]:
+def _join_runs(old: NDArray[Any], added: NDArray[Any], runs: list[Run]) -> NDArray[Any]:
     return np.concatenate([old[:0], *(old[a:b] if b else added[c:d] for a, b, c, d in runs if b > a or d > c)])

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from portico.search.lexical.kindred import CONCEPTS
-from portico.search.lexical.tokens import split, stem, words
+from portico.search.lexical.synonyms import CONCEPTS
+from portico.search.lexical.tokens import extract_words, split_word, stem
 
 MAX_TEXT = 4_000
 """Characters of a query that are read."""
@@ -20,16 +20,16 @@ _MAX_CLAUSES = 8
 _MIN_CLAUSE = 4
 """Terms a clause needs to be a need of its own."""
 
-_KINDRED_SHARE = 0.5
+_SYNONYM_SHARE = 0.5
 """Of a word that has concepts, the part that asks for them instead of the word itself."""
-_PART = 0.5
+_PART_WEIGHT = 0.5
 """A part of an identifier whose whole is known here (`git` in GitHub)."""
-_NEIGHBOURS = 0.5
+_NEIGHBOUR_WEIGHT = 0.5
 """Two words that are one word here (`foot note`)."""
-_FILLER = 0.3
+_FILLER_WEIGHT = 0.3
 """Words of asking, seldom of what is asked for."""
 
-_CORRECTED = 0.8
+_CORRECTION_WEIGHT = 0.8
 """A word as it was probably meant, where no document has it as it was typed."""
 
 _MAX_MISSPELT = 12
@@ -41,110 +41,116 @@ _FILLER_WORDS = """
     interested keep kindly know let like look looking maybe need possible possibly quickly really recommend something
     suggest suggestion sure tell thank thanks thing today try use using want way wish wonder
 """
-_FILLERS = frozenset(map(stem, _FILLER_WORDS.split()))
+_FILLER_STEMS = frozenset(map(stem, _FILLER_WORDS.split()))
 
 
-class Known(Protocol):
+class TermVocabulary(Protocol):
     """The terms of an index."""
 
     def __contains__(self, term: object, /) -> bool: ...
 
-    def meant(self, term: str) -> str:
+    def correct_spelling(self, term: str) -> str:
         """The term meant by a misspelt one, if any."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class QueryTerm:
     """One term a query looks for."""
 
     term: str
     weight: float
     word: str
     """The word it was read from, as typed."""
-    kindred: bool = False
-    bonus: bool = False
+    is_synonym: bool = False
+    is_bonus: bool = False
     """Good to have; a document without it is no less complete."""
-    corrected: str = ""
+    correction: str = ""
     """What a misspelt word was taken for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ParsedQuery:
     """A query: all its terms, and its clauses where it has several."""
 
     text: str
-    wanted: tuple[Wanted, ...]
-    clauses: tuple[tuple[Wanted, ...], ...] = ()
+    terms: tuple[QueryTerm, ...]
+    clauses: tuple[tuple[QueryTerm, ...], ...] = ()
     clause_texts: tuple[str, ...] = ()
 
 
-def read_query(text: str, known: Known) -> Query:
+def parse_query(text: str, vocabulary: TermVocabulary) -> ParsedQuery:
     """Read `text` against the terms `known` to an index."""
     text = text[:MAX_TEXT]
-    speller = _Speller(known)
-    wanted = want(words(text)[:_MAX_WORDS], known, speller)
-    parts = [(part, want(words(part)[:_MAX_WORDS], known, speller)) for part in _CLAUSE_END.split(text)]
-    parts = [(part, terms) for part, terms in parts if sum(not term.kindred for term in terms) >= _MIN_CLAUSE]
+    speller = _SpellingCache(vocabulary)
+    wanted = collect_terms(extract_words(text)[:_MAX_WORDS], vocabulary, speller)
+    parts = [
+        (part, collect_terms(extract_words(part)[:_MAX_WORDS], vocabulary, speller)) for part in _CLAUSE_END.split(text)
+    ]
+    parts = [(part, terms) for part, terms in parts if sum(not term.is_synonym for term in terms) >= _MIN_CLAUSE]
     if len(parts[:_MAX_CLAUSES]) < 2:
-        return Query(text, wanted)
+        return ParsedQuery(text, wanted)
     texts, clauses = zip(*parts[:_MAX_CLAUSES], strict=True)
-    return Query(text, wanted, clauses, texts)
+    return ParsedQuery(text, wanted, clauses, texts)
 
 
-class _Speller(dict[str, str]):
+class _SpellingCache(dict[str, str]):
     """A misspelt term → the one that was meant, or none; asked once a term, for so many terms of a query."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, vocabulary: TermVocabulary) -> None:
         super().__init__()
-        self._known = known
+        self._vocabulary = vocabulary
 
     def __missing__(self, term: str) -> str:
-        meant = self._known.meant(term) if len(self) < _MAX_MISSPELT else ""
+        meant = self._vocabulary.correct_spelling(term) if len(self) < _MAX_MISSPELT else ""
         self[term] = meant
         return meant
 
 
-def want(typed: list[str], known: Known, speller: Mapping[str, str]) -> tuple[Wanted, ...]:
+def collect_terms(
+    typed_words: list[str], vocabulary: TermVocabulary, speller: Mapping[str, str]
+) -> tuple[QueryTerm, ...]:
     """The terms a list of words asks for, each once, with its highest weight."""
-    best: dict[str, Wanted] = {}
-    for wanted in (*_of_words(typed, known, speller), *_of_neighbours(typed, known)):
+    best: dict[str, QueryTerm] = {}
+    for wanted in (*_expand_words(typed_words, vocabulary, speller), *_join_neighbours(typed_words, vocabulary)):
         if wanted.term not in best or best[wanted.term].weight < wanted.weight:
             best[wanted.term] = wanted
     return tuple(best.values())
 
 
-def _of_words(typed: list[str], known: Known, speller: Mapping[str, str]) -> Iterable[Wanted]:
-    for place, word in enumerate(typed):
-        parts, whole = split(word)
+def _expand_words(
+    typed_words: list[str], vocabulary: TermVocabulary, speller: Mapping[str, str]
+) -> Iterable[QueryTerm]:
+    for place, word in enumerate(typed_words):
+        parts, whole = split_word(word)
         # A capital inside a sentence begins a name, an identifier is meant letter by letter.
         may_be_misspelt = len(parts) == 1 and (not place or not word[:1].isupper())
         share = 1.0
-        if whole in known:
-            yield Wanted(whole, 1.0, word)
-            share = _PART
+        if whole in vocabulary:
+            yield QueryTerm(whole, 1.0, word)
+            share = _PART_WEIGHT
         for term in parts:
-            weight = share * (_FILLER if term in _FILLERS else 1.0)
-            concepts = [concept for concept in CONCEPTS.get(term, ()) if concept in known]
+            weight = share * (_FILLER_WEIGHT if term in _FILLER_STEMS else 1.0)
+            concepts = [concept for concept in CONCEPTS.get(term, ()) if concept in vocabulary]
             for concept in concepts:
-                yield Wanted(concept, weight * _KINDRED_SHARE, word, kindred=True)
-            if may_be_misspelt and not concepts and term not in known and (meant := speller[term]):
-                yield from _corrected(meant, weight * _CORRECTED, word, known)
+                yield QueryTerm(concept, weight * _SYNONYM_SHARE, word, is_synonym=True)
+            if may_be_misspelt and not concepts and term not in vocabulary and (meant := speller[term]):
+                yield from _expand_correction(meant, weight * _CORRECTION_WEIGHT, word, vocabulary)
             elif not concepts:
-                yield Wanted(term, weight, word)
-            elif term in known:
-                yield Wanted(term, weight * (1 - _KINDRED_SHARE), word)
+                yield QueryTerm(term, weight, word)
+            elif term in vocabulary:
+                yield QueryTerm(term, weight * (1 - _SYNONYM_SHARE), word)
 
 
-def _corrected(term: str, weight: float, word: str, known: Known) -> Iterable[Wanted]:
+def _expand_correction(term: str, weight: float, word: str, vocabulary: TermVocabulary) -> Iterable[QueryTerm]:
     """A misspelt word as it was meant."""
-    yield Wanted(term, weight, word, corrected=term)
+    yield QueryTerm(term, weight, word, correction=term)
     for concept in CONCEPTS.get(term, ()):
-        if concept in known:
-            yield Wanted(concept, weight * _KINDRED_SHARE, word, kindred=True, bonus=True, corrected=term)
+        if concept in vocabulary:
+            yield QueryTerm(concept, weight * _SYNONYM_SHARE, word, is_synonym=True, is_bonus=True, correction=term)
 
 
-def _of_neighbours(typed: list[str], known: Known) -> Iterable[Wanted]:
-    for first, second in pairwise(typed):
-        if (term := stem((first + second).casefold())) in known:
-            yield Wanted(term, _NEIGHBOURS, f"{first} {second}", bonus=True)
+def _join_neighbours(typed_words: list[str], vocabulary: TermVocabulary) -> Iterable[QueryTerm]:
+    for first, second in pairwise(typed_words):
+        if (term := stem((first + second).casefold())) in vocabulary:
+            yield QueryTerm(term, _NEIGHBOUR_WEIGHT, f"{first} {second}", is_bonus=True)

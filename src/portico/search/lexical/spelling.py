@@ -7,29 +7,29 @@ long word): a swapped pair of letters, one missing, doubled or wrong. Fingers se
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
 
-_SHORTEST, _LONGEST = 4, 24
-_LONG = 8
+_MIN_CHARS, _MAX_CHARS = 4, 24
+_TWO_SLIPS_FROM = 8
 """From here on, two slips are forgiven."""
-_CHOICES = 400
+_MAX_CANDIDATES = 400
 """Terms of one first letter and length that are looked at, the commonest: whoever fills an index with made-up words
 makes no search slower."""
 
-Terms = Mapping[tuple[str, int], list[str]]
+SpellingCandidates = Mapping[tuple[str, int], list[str]]
 """The terms that can be meant, by first letter and length."""
 
 
-def spellings(vocabulary: Iterable[tuple[str, int]]) -> Terms:
+def group_candidates(vocabulary: Iterable[tuple[str, int]]) -> SpellingCandidates:
     """The terms that a misspelt word could mean, of a vocabulary with the number of documents that have each."""
     found: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for term, having in vocabulary:
-        if having and _SHORTEST <= len(term) <= _LONGEST + 2 and term.isascii() and term.isalpha():
+        if having and _MIN_CHARS <= len(term) <= _MAX_CHARS + 2 and term.isascii() and term.isalpha():
             found.setdefault((term[0], len(term)), []).append((having, term))
-    return {key: [term for _, term in nlargest(_CHOICES, terms)] for key, terms in found.items()}
+    return {key: [term for _, term in nlargest(_MAX_CANDIDATES, terms)] for key, terms in found.items()}
 
 
-def meant(term: str, terms: Terms) -> list[str]:
+def find_corrections(term: str, candidates: SpellingCandidates) -> list[str]:
     """The terms nearest to a misspelt one, none if nothing is near."""
-    if not (_SHORTEST <= len(term) <= _LONGEST and term.isascii() and term.isalpha()):
+    if not (_MIN_CHARS <= len(term) <= _MAX_CHARS and term.isascii() and term.isalpha()):
         return []
     # Needed for misspelt words only, so right ones do not pay for the import.
     try:
@@ -37,9 +37,9 @@ def meant(term: str, terms: Terms) -> list[str]:
         from rapidfuzz.distance import OSA
     except ImportError:
         return []
-    slips = 2 if len(term) >= _LONG else 1
+    slips = 2 if len(term) >= _TWO_SLIPS_FROM else 1
     lengths = range(len(term) - slips, len(term) + slips + 1)
-    choices = [choice for length in lengths for choice in terms.get((term[0], length), ())]
+    choices = [choice for length in lengths for choice in candidates.get((term[0], length), ())]
     found = process.extract(term, choices, scorer=OSA.distance, score_cutoff=slips, limit=None)
     nearest = min((distance for _, distance, _ in found), default=0)
     return [choice for choice, distance, _ in found if distance == nearest]

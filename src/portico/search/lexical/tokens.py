@@ -53,14 +53,14 @@ stem: Callable[[str], str] = Stemmer.Stemmer("english").stemWord
 """The Snowball stem of one lower-case word."""
 
 
-def words(text: str) -> list[str]:
+def extract_words(text: str) -> list[str]:
     """The words and whole identifiers of a text, as written."""
     if text.isascii():
         return _ASCII_IDENTIFIER.findall(_CONTRACTION.sub("", text) if "'" in text else text)
     return _IDENTIFIER.findall(_CONTRACTION.sub("", unicodedata.normalize("NFKC", text)))
 
 
-class Split(NamedTuple):
+class WordTerms(NamedTuple):
     """One word, taken apart."""
 
     parts: tuple[str, ...]
@@ -68,31 +68,35 @@ class Split(NamedTuple):
     """The unsplit term, where there are several parts."""
 
 
-def split(word: str) -> Split:
+def split_word(word: str) -> WordTerms:
     """The terms of one word."""
     # Longer ones are seldom seen twice, and a memory of thousands of them has no bound worth the name.
-    return _remembered(word) if len(word) <= _MAX_TERM else _split(word)
+    return _split_cached(word) if len(word) <= _MAX_TERM else _split_uncached(word)
 
 
-def _split(word: str) -> Split:
+def _split_uncached(word: str) -> WordTerms:
     if word.isascii():
         return _split_latin(word)
-    runs = [_split_run(run) for run in _SCRIPT_RUNS.findall(word)]
-    return runs[0] if len(runs) == 1 else Split(tuple(term for run in runs for term in (*run.parts, run.whole) if term))
+    runs = [_split_script_run(run) for run in _SCRIPT_RUNS.findall(word)]
+    return (
+        runs[0]
+        if len(runs) == 1
+        else WordTerms(tuple(term for run in runs for term in (*run.parts, run.whole) if term))
+    )
 
 
-_remembered = lru_cache(maxsize=32_768)(_split)
+_split_cached = lru_cache(maxsize=32_768)(_split_uncached)
 
 
-def terms_of(word: str) -> tuple[str, ...]:
+def extract_word_terms(word: str) -> tuple[str, ...]:
     """All terms of one word: its parts, then the whole."""
-    parts, whole = split(word)
+    parts, whole = split_word(word)
     return (*parts, whole) if whole else parts
 
 
-def terms(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """All terms of a text, in order, with repetitions."""
-    return [term for word in words(text) for term in terms_of(word)]
+    return [term for word in extract_words(text) for term in extract_word_terms(word)]
 
 
 def squash(name: str) -> str:
@@ -103,22 +107,22 @@ def squash(name: str) -> str:
     return "".join(character for character in folded if character.isalnum())
 
 
-def _split_run(run: str) -> Split:
+def _split_script_run(run: str) -> WordTerms:
     if not _IS_SPACELESS.match(run):
         return _split_latin(unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", run))))
-    return Split(tuple(run[at : at + 2] for at in range(max(1, len(run) - 1))))
+    return WordTerms(tuple(run[at : at + 2] for at in range(max(1, len(run) - 1))))
 
 
-def _split_latin(word: str) -> Split:
-    pieces = [part for piece in _SEPARATORS.split(word) if piece for part in _humps(piece)]
-    parts = tuple(term for piece in pieces for term in _terms_of_part(piece))
+def _split_latin(word: str) -> WordTerms:
+    pieces = [part for piece in _SEPARATORS.split(word) if piece for part in _split_humps(piece)]
+    parts = tuple(term for piece in pieces for term in _stem_part(piece))
     if not 1 < len(pieces) <= _MAX_PIECES:
-        return Split(parts)
+        return WordTerms(parts)
     whole = stem("".join(pieces))
-    return Split(parts, whole if whole not in parts and len(whole) <= _MAX_TERM else "")
+    return WordTerms(parts, whole if whole not in parts and len(whole) <= _MAX_TERM else "")
 
 
-def _humps(piece: str) -> list[str]:
+def _split_humps(piece: str) -> list[str]:
     """`getHTTPResponse` → get, http, response; a lone first letter stays with what follows (`OAuth`, `iOS`)."""
     parts = _HUMPS.split(piece)
     if len(parts) > 1 and len(parts[0]) == 1:
@@ -126,7 +130,7 @@ def _humps(piece: str) -> list[str]:
     return [part.casefold() for part in parts]
 
 
-def _terms_of_part(part: str) -> tuple[str, ...]:
+def _stem_part(part: str) -> tuple[str, ...]:
     if part in STOP_WORDS or len(part) > _MAX_TERM:
         return ()
     numbered = _WORD_THEN_NUMBER.fullmatch(part)

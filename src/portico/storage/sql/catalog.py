@@ -13,85 +13,101 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.storage.manifests import Manifest, ToolRow
-from portico.storage.rows import KnownServer, SeenTool
+from portico.storage.rows import KnownServer, ToolHistory
 from portico.storage.sql import tables
-from portico.storage.sql.news import tell
-from portico.storage.sql.text import digest, name_key
-from portico.storage.sql.upsert import Columns, Row, chunks, exclusively, execute_many, found, upsert
+from portico.storage.sql.bulk_rows import (
+    Columns,
+    Row,
+    acquire_lock,
+    execute_many,
+    fetch_rows,
+    split_into_chunks,
+    upsert,
+)
+from portico.storage.sql.change_notifications import notify_gateways
+from portico.storage.sql.text_encoding import compute_digest, compute_name_key
 
-_VARIANTS = 4
+_MAX_VARIANTS = 4
 """Manifests kept of one server: gateways may have different configurations of it, and each has had others."""
-_FREED = 500
-_AHEAD_S = 60
+_RELEASE_BATCH = 500
+_MAX_CLOCK_SKEW_S = 60
 """A listing that is dated further ahead than this was dated by a wrong clock, and does not outlast true ones."""
 
 
 @dataclass
-class _Writing:
+class _CatalogChanges:
     """What a save comes to."""
 
     heads: list[Row] = field(default_factory=list[Row])
-    offered: list[Row] = field(default_factory=list[Row])
+    manifest_tools: list[Row] = field(default_factory=list[Row])
     servers: list[Row] = field(default_factory=list[Row])
     tools: list[Row] = field(default_factory=list[Row])
     listed_again: list[Row] = field(default_factory=list[Row])
     seen_again: list[Row] = field(default_factory=list[Row])
-    news: list[str] = field(default_factory=list[str])
+    changed_servers: list[str] = field(default_factory=list[str])
 
 
-async def save(db: AsyncConnection, servers: Sequence[KnownServer], *, origin: str) -> None:
+async def save_servers(db: AsyncConnection, servers: Sequence[KnownServer], *, origin: str) -> None:
     """Write what has changed, and tell the others which servers' offers have."""
-    await exclusively(db, "catalog")
+    await acquire_lock(db, "catalog")
     now = time.time()
-    manifests = await _known(db, tables.manifests, map(_manifest_key, servers), "digest", "listed_at")
-    known = await _known(db, tables.servers, (name_key(each.manifest.server) for each in servers), "digest")
+    manifests = await _load_rows(db, tables.manifests, map(_get_manifest_key, servers), "digest", "listed_at")
+    known = await _load_rows(db, tables.servers, (compute_name_key(each.manifest.server) for each in servers), "digest")
     # A server has thousands of tools to hash.
-    writing = await asyncio.to_thread(_plan_all, servers, manifests, known, now)
+    writing = await asyncio.to_thread(_plan_changes, servers, manifests, known, now)
     await _touch(db, writing)
     await _write_manifests(db, writing)
     await _write_tools(db, writing)
-    if writing.news:
-        await tell(db, "catalog", writing.news, origin=origin)
-    await asyncio.to_thread(_free, writing)
+    if writing.changed_servers:
+        await notify_gateways(db, "catalog", writing.changed_servers, origin=origin)
+    await asyncio.to_thread(_release_rows, writing)
 
 
-def _plan_all(
+def _plan_changes(
     servers: Sequence[KnownServer], manifests: Mapping[bytes, Any], known: Mapping[bytes, Any], now: float
-) -> _Writing:
-    writing = _Writing()
+) -> _CatalogChanges:
+    writing = _CatalogChanges()
     for server in servers:
-        _plan(writing, server, manifests.get(_manifest_key(server)), known.get(name_key(server.manifest.server)), now)
+        _plan_server(
+            writing,
+            server,
+            manifests.get(_get_manifest_key(server)),
+            known.get(compute_name_key(server.manifest.server)),
+            now,
+        )
     return writing
 
 
-def _free(writing: _Writing) -> None:
+def _release_rows(writing: _CatalogChanges) -> None:
     """Let go of the rows some at a time: ten thousands at once stop the event loop."""
-    for rows in (writing.offered, writing.tools):
+    for rows in (writing.manifest_tools, writing.tools):
         while rows:
-            del rows[-_FREED:]
+            del rows[-_RELEASE_BATCH:]
 
 
-def _plan(writing: _Writing, server: KnownServer, listed: Any, known: Any, now: float) -> None:
+def _plan_server(writing: _CatalogChanges, server: KnownServer, listed: Any, known: Any, now: float) -> None:
     manifest = server.manifest
     at = manifest.listed_at or now
-    key, server_key = _manifest_key(server), name_key(manifest.server)
-    offer = _offer_digest(manifest)
+    key, server_key = _get_manifest_key(server), compute_name_key(manifest.server)
+    offer = _hash_offer(manifest)
     if listed is not None and listed.digest == offer:
         writing.listed_again.append({"its_key": key, "seen_at": at})
-    elif listed is not None and at < listed.listed_at < now + _AHEAD_S:
+    elif listed is not None and at < listed.listed_at < now + _MAX_CLOCK_SKEW_S:
         return  # another gateway has asked the server since
     else:
-        writing.heads.append(_head(manifest, key, server_key, at, offer))
-        writing.offered += (_offered(key, position, tool) for position, tool in enumerate(manifest.tools))
-        writing.news.append(manifest.server)
-    facts = _facts_digest(server)
+        writing.heads.append(_make_manifest_row(manifest, key, server_key, at, offer))
+        writing.manifest_tools += (
+            _make_manifest_tool_row(key, position, tool) for position, tool in enumerate(manifest.tools)
+        )
+        writing.changed_servers.append(manifest.server)
+    facts = _hash_facts(server)
     if known is not None and known.digest == facts:
         writing.seen_again.append({"its_key": server_key, "seen_at": at})
         return
-    writing.servers.append(_server(server, server_key, at, facts))
+    writing.servers.append(_make_server_row(server, server_key, at, facts))
     writing.tools += (
         {
-            "key": name_key(manifest.server, tool.name),
+            "key": compute_name_key(manifest.server, tool.name),
             "server_key": server_key,
             "server": manifest.server,
             "name": tool.name,
@@ -106,63 +122,63 @@ def _plan(writing: _Writing, server: KnownServer, listed: Any, known: Any, now: 
     )
 
 
-async def _touch(db: AsyncConnection, writing: _Writing) -> None:
+async def _touch(db: AsyncConnection, writing: _CatalogChanges) -> None:
     """Move the moments at which something was last seen, forward only."""
     its_key, seen_at = sa.bindparam("its_key"), sa.bindparam("seen_at", type_=sa.Double)
 
-    def later(table: sa.Table, key: str, column: str) -> sa.Update:
+    def build_update(table: sa.Table, key: str, column: str) -> sa.Update:
         return sa.update(table).where(table.c[key] == its_key, table.c[column] < seen_at).values({column: seen_at})
 
-    await execute_many(db, later(tables.manifests, "key", "listed_at"), writing.listed_again)
-    await execute_many(db, later(tables.servers, "key", "last_seen"), writing.seen_again)
-    here = later(tables.tools, "server_key", "last_seen").where(sa.not_(tables.tools.c.gone))
+    await execute_many(db, build_update(tables.manifests, "key", "listed_at"), writing.listed_again)
+    await execute_many(db, build_update(tables.servers, "key", "last_seen"), writing.seen_again)
+    here = build_update(tables.tools, "server_key", "last_seen").where(sa.not_(tables.tools.c.gone))
     await execute_many(db, here, writing.seen_again)
 
 
-async def _write_manifests(db: AsyncConnection, writing: _Writing) -> None:
+async def _write_manifests(db: AsyncConnection, writing: _CatalogChanges) -> None:
     if not writing.heads:
         return
     replaced = ("era", "hello", "offers", "listed_at", "digest")
     await upsert(db, tables.manifests, writing.heads, replaced=replaced)
-    await _drop_offers(db, (head["key"] for head in writing.heads))
-    await execute_many(db, sa.insert(tables.manifest_tools), writing.offered)
-    surplus = await _surplus(db, (head["server_key"] for head in writing.heads))
-    await _drop_offers(db, surplus)
-    for some in chunks(surplus):
+    await _delete_manifest_tools(db, (head["key"] for head in writing.heads))
+    await execute_many(db, sa.insert(tables.manifest_tools), writing.manifest_tools)
+    surplus = await _find_surplus(db, (head["server_key"] for head in writing.heads))
+    await _delete_manifest_tools(db, surplus)
+    for some in split_into_chunks(surplus):
         await db.execute(sa.delete(tables.manifests).where(tables.manifests.c.key.in_(some)))
 
 
-async def _surplus(db: AsyncConnection, server_keys: Iterable[bytes]) -> list[bytes]:
+async def _find_surplus(db: AsyncConnection, server_keys: Iterable[bytes]) -> list[bytes]:
     table = tables.manifests.c
     kept: dict[bytes, int] = {}
     surplus: list[bytes] = []
-    for some in chunks(server_keys):
+    for some in split_into_chunks(server_keys):
         wanted = sa.select(table.key, table.server_key).where(table.server_key.in_(some))
         for key, server_key in await db.execute(wanted.order_by(table.listed_at.desc())):
             kept[server_key] = kept.get(server_key, 0) + 1
-            if kept[server_key] > _VARIANTS:
+            if kept[server_key] > _MAX_VARIANTS:
                 surplus.append(key)
     return surplus
 
 
-async def _drop_offers(db: AsyncConnection, manifest_keys: Iterable[bytes]) -> None:
-    for some in chunks(manifest_keys):
+async def _delete_manifest_tools(db: AsyncConnection, manifest_keys: Iterable[bytes]) -> None:
+    for some in split_into_chunks(manifest_keys):
         await db.execute(sa.delete(tables.manifest_tools).where(tables.manifest_tools.c.manifest_key.in_(some)))
 
 
-async def _write_tools(db: AsyncConnection, writing: _Writing) -> None:
+async def _write_tools(db: AsyncConnection, writing: _CatalogChanges) -> None:
     await upsert(
         db, tables.servers, writing.servers, largest=("last_seen",), replaced=("name", "title", "category", "digest")
     )
     table = tables.tools.c
-    for some in chunks(row["key"] for row in writing.servers):
+    for some in split_into_chunks(row["key"] for row in writing.servers):
         await db.execute(sa.update(tables.tools).where(table.server_key.in_(some)).values(gone=True))
 
-    def derived(old: Columns, new: Columns) -> dict[str, Any]:
+    def count_changes(old: Columns, new: Columns) -> dict[str, Any]:
         return {"changes": old.changes + sa.case((old.hash != new.hash, 1), else_=0)}
 
     replaced = ("hash", "category", "gone")
-    await upsert(db, tables.tools, writing.tools, largest=("last_seen",), replaced=replaced, derived=derived)
+    await upsert(db, tables.tools, writing.tools, largest=("last_seen",), replaced=replaced, derive=count_changes)
 
 
 async def load_manifests(
@@ -172,19 +188,19 @@ async def load_manifests(
     if db.dialect.name == "postgresql":
         # Heads and tools of one moment, though another gateway may be writing.
         await db.exec_driver_sql("set transaction isolation level repeatable read")
-    servers = {name_key(server, fingerprint): server for server, fingerprint in fingerprints.items()}
-    dates = await _known(db, tables.manifests, servers, "listed_at")
+    servers = {compute_name_key(server, fingerprint): server for server, fingerprint in fingerprints.items()}
+    dates = await _load_rows(db, tables.manifests, servers, "listed_at")
     wanted = [
         key for key, row in dates.items() if servers[key] not in newer_than or row.listed_at > newer_than[servers[key]]
     ]
     tools: dict[bytes, list[ToolRow]] = {key: [] for key in wanted}
     table = tables.manifest_tools.c
     columns = (table.manifest_key, table.name, table.hash, table.definition, table.warnings)
-    for some in chunks(wanted):
+    for some in split_into_chunks(wanted):
         rows = sa.select(*columns).where(table.manifest_key.in_(some)).order_by(table.manifest_key, table.position)
-        async for key, name, hashed, definition, warnings in found(db, rows):
+        async for key, name, hashed, definition, warnings in fetch_rows(db, rows):
             tools[key].append(ToolRow(name, hashed, definition, tuple(warnings.split("\n")) if warnings else ()))
-    heads = await _known(db, tables.manifests, wanted, "fingerprint", "era", "hello", "offers", "listed_at")
+    heads = await _load_rows(db, tables.manifests, wanted, "fingerprint", "era", "hello", "offers", "listed_at")
     return {
         servers[key]: Manifest(
             servers[key], head.fingerprint, head.era, head.hello, head.offers, tuple(tools[key]), head.listed_at
@@ -193,7 +209,7 @@ async def load_manifests(
     }
 
 
-async def seen_tools(db: AsyncConnection, server: str | None) -> list[SeenTool]:
+async def load_tool_history(db: AsyncConnection, server: str | None) -> list[ToolHistory]:
     """Every tool that was ever listed, of one server or of all."""
     table = tables.tools.c
     columns = (
@@ -208,34 +224,34 @@ async def seen_tools(db: AsyncConnection, server: str | None) -> list[SeenTool]:
     )
     wanted = sa.select(*columns)
     if server is not None:
-        wanted = wanted.where(table.server_key == name_key(server))
-    every = [SeenTool(*row) async for row in found(db, wanted)]
+        wanted = wanted.where(table.server_key == compute_name_key(server))
+    every = [ToolHistory(*row) async for row in fetch_rows(db, wanted)]
     return sorted(every, key=lambda tool: (tool.server, tool.tool))
 
 
-async def _known(db: AsyncConnection, table: sa.Table, keys: Iterable[bytes], *columns: str) -> dict[bytes, Any]:
+async def _load_rows(db: AsyncConnection, table: sa.Table, keys: Iterable[bytes], *columns: str) -> dict[bytes, Any]:
     known: dict[bytes, Any] = {}
-    for some in chunks(keys):
+    for some in split_into_chunks(keys):
         wanted = sa.select(table.c.key, *(table.c[name] for name in columns)).where(table.c.key.in_(some))
         known |= {row.key: row for row in await db.execute(wanted)}
     return known
 
 
-def _manifest_key(server: KnownServer) -> bytes:
-    return name_key(server.manifest.server, server.manifest.fingerprint)
+def _get_manifest_key(server: KnownServer) -> bytes:
+    return compute_name_key(server.manifest.server, server.manifest.fingerprint)
 
 
-def _offer_digest(manifest: Manifest) -> bytes:
+def _hash_offer(manifest: Manifest) -> bytes:
     tools = (part for tool in manifest.tools for part in (tool.name, tool.hash, "\n".join(tool.warnings)))
-    return digest(manifest.era, manifest.hello, manifest.offers, *tools)
+    return compute_digest(manifest.era, manifest.hello, manifest.offers, *tools)
 
 
-def _facts_digest(server: KnownServer) -> bytes:
+def _hash_facts(server: KnownServer) -> bytes:
     tools = (part for tool in server.tools for part in (tool.name, tool.hash, tool.category))
-    return digest(server.title, server.category, *tools)
+    return compute_digest(server.title, server.category, *tools)
 
 
-def _head(manifest: Manifest, key: bytes, server_key: bytes, at: float, offer: bytes) -> Row:
+def _make_manifest_row(manifest: Manifest, key: bytes, server_key: bytes, at: float, offer: bytes) -> Row:
     return {
         "key": key,
         "server_key": server_key,
@@ -249,7 +265,7 @@ def _head(manifest: Manifest, key: bytes, server_key: bytes, at: float, offer: b
     }
 
 
-def _offered(key: bytes, position: int, tool: ToolRow) -> Row:
+def _make_manifest_tool_row(key: bytes, position: int, tool: ToolRow) -> Row:
     return {
         "manifest_key": key,
         "position": position,
@@ -260,7 +276,7 @@ def _offered(key: bytes, position: int, tool: ToolRow) -> Row:
     }
 
 
-def _server(server: KnownServer, key: bytes, at: float, facts: bytes) -> Row:
+def _make_server_row(server: KnownServer, key: bytes, at: float, facts: bytes) -> Row:
     return {
         "key": key,
         "name": server.manifest.server,

@@ -10,53 +10,56 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from portico.storage.sql.address import Postgres, Sqlite
-from portico.storage.sql.trouble import RecordUnavailable
+from portico.storage.sql.database_url import PostgresAddress, SqliteAddress
+from portico.storage.sql.errors import StoreUnavailable
 
-WRITES = "portico_writes"
+WRITES_OPTION = "portico_writes"
 """The execution option of a transaction that will write."""
-_CONNECT_S = 10
-_COMMAND_S = 120
-_GOODBYE_S = 0.3
+_CONNECT_TIMEOUT_S = 10
+_COMMAND_TIMEOUT_S = 120
+_CLOSE_TIMEOUT_S = 0.3
 """How long a connection that is closed waits for PostgreSQL to agree: one that has fallen silent never does."""
-_BUSY_S = 1.0
+_BUSY_TIMEOUT_S = 1.0
 """How long SQLite itself waits for a lock: a thread that waits cannot be called off, so `database` asks again."""
 
 
-async def connect_postgres(address: Postgres) -> Any:
+async def connect_postgres(address: PostgresAddress) -> Any:
     """A connection of asyncpg's own, which also reads `sslmode` and its kind from the URL."""
     import asyncpg
 
     try:
         return await asyncpg.connect(
-            address.dsn, timeout=_CONNECT_S, command_timeout=_COMMAND_S, connection_class=_connection_class()
+            address.dsn,
+            timeout=_CONNECT_TIMEOUT_S,
+            command_timeout=_COMMAND_TIMEOUT_S,
+            connection_class=_make_connection_class(),
         )
     except ValueError as error:
         if isinstance(error, asyncpg.InterfaceError):
             raise
         # A number that is none, in the URL or in a PG… variable; its words may repeat a password.
-        raise RecordUnavailable(
-            f"PostgreSQL ({address.shown}) cannot be used: a part of its address is not understood.",
+        raise StoreUnavailable(
+            f"PostgreSQL ({address.display_name}) cannot be used: a part of its address is not understood.",
             advice="Look at what stands after ? in `database_url`, and at the environment variables PGPORT and PGSSL….",
         ) from None
 
 
 @functools.cache
-def _connection_class() -> type[Any]:
+def _make_connection_class() -> type[Any]:
     """Made late, because the driver is loaded late."""
     import asyncpg
 
-    class Connection(asyncpg.Connection):
+    class QuickCloseConnection(asyncpg.Connection):
         """A connection whose end is not waited for."""
 
         async def close(self, *, timeout: float | None = None) -> None:
             with contextlib.suppress(TimeoutError):
-                await super().close(timeout=min(timeout or _GOODBYE_S, _GOODBYE_S))
+                await super().close(timeout=min(timeout or _CLOSE_TIMEOUT_S, _CLOSE_TIMEOUT_S))
 
-    return Connection
+    return QuickCloseConnection
 
 
-def postgres_engine(address: Postgres) -> AsyncEngine:
+def create_postgres_engine(address: PostgresAddress) -> AsyncEngine:
     """Connections that are looked at before use: PostgreSQL may have restarted meanwhile."""
     # SQLAlchemy never hears the URL, so nothing it logs or raises repeats the password.
     return create_async_engine(
@@ -69,7 +72,7 @@ def postgres_engine(address: Postgres) -> AsyncEngine:
     )
 
 
-def sqlite_engine(address: Sqlite) -> AsyncEngine:
+def create_sqlite_engine(address: SqliteAddress) -> AsyncEngine:
     """Connections to one file, each with a thread of its own; one connection to memory."""
     in_memory = address.path is None
     engine = create_async_engine(
@@ -78,15 +81,15 @@ def sqlite_engine(address: Sqlite) -> AsyncEngine:
         pool_size=1 if in_memory else 3,
         max_overflow=0,
         # Transactions are begun below: the driver would begin them late, and as readers that cannot become writers.
-        connect_args={"isolation_level": None, "timeout": _BUSY_S},
+        connect_args={"isolation_level": None, "timeout": _BUSY_TIMEOUT_S},
         hide_parameters=True,
     )
-    event.listen(engine.sync_engine, "connect", _prepare)
-    event.listen(engine.sync_engine, "begin", _begin)
+    event.listen(engine.sync_engine, "connect", _configure_connection)
+    event.listen(engine.sync_engine, "begin", _begin_transaction)
     return engine
 
 
-def _prepare(connection: Any, _: Any) -> None:
+def _configure_connection(connection: Any, _: Any) -> None:
     cursor = connection.cursor()
     # No waiting brings it about while another gateway does the same.
     with contextlib.suppress(sqlite3.OperationalError):
@@ -95,6 +98,6 @@ def _prepare(connection: Any, _: Any) -> None:
     cursor.close()
 
 
-def _begin(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get(WRITES)
+def _begin_transaction(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES_OPTION)
     connection.exec_driver_sql("begin immediate" if writes else "begin")

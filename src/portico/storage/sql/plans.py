@@ -7,19 +7,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.storage.plan_rows import PlanRow
 from portico.storage.sql import tables
-from portico.storage.sql.upsert import Row, found, upsert
+from portico.storage.sql.bulk_rows import Row, fetch_rows, upsert
 
-PER_SCOPE = 500
-TOGETHER = 20_000
+MAX_PER_SCOPE = 500
+MAX_TOTAL = 20_000
 """Of all scopes: whoever comes under ever new names does not fill the disk."""
-_PLAN = [tables.plans.c[name] for name in PlanRow.__dataclass_fields__]
+_PLAN_COLUMNS = [tables.plans.c[name] for name in PlanRow.__dataclass_fields__]
 
 
-async def add(
-    db: AsyncConnection, rows: Sequence[PlanRow], *, per_scope: int = PER_SCOPE, together: int = TOGETHER
+async def add_plans(
+    db: AsyncConnection, rows: Sequence[PlanRow], *, per_scope: int = MAX_PER_SCOPE, total: int = MAX_TOTAL
 ) -> None:
     """Add these plans; one that is there has worked as often as both."""
-    given = {row.id: _row(row) for row in rows}
+    given = {row.id: _to_row(row) for row in rows}
     await upsert(
         db,
         tables.plans,
@@ -27,7 +27,7 @@ async def add(
         sums=("runs",),
         largest=("used_at",),
         replaced=("tools",),
-        derived=lambda old, new: {
+        derive=lambda old, new: {
             # Whoever repeats a plan without saying what for leaves what was said before.
             name: sa.case((new[name] == "", old[name]), else_=new[name])
             for name in ("intent", "words")
@@ -35,18 +35,18 @@ async def add(
     )
     table = tables.plans.c
     for scope in {row.scope for row in rows}:
-        await _drop_beyond(db, sa.select(table.id).where(table.scope == scope), per_scope)
-    await _drop_beyond(db, sa.select(table.id), together)
+        await _delete_surplus(db, sa.select(table.id).where(table.scope == scope), per_scope)
+    await _delete_surplus(db, sa.select(table.id), total)
 
 
-async def load(db: AsyncConnection, scope: str) -> list[PlanRow]:
+async def load_plans(db: AsyncConnection, scope: str) -> list[PlanRow]:
     """The plans of a scope, the latest used first."""
     table = tables.plans.c
-    wanted = sa.select(*_PLAN).where(table.scope == scope).order_by(table.used_at.desc(), table.id)
-    return [PlanRow(*row) async for row in found(db, wanted)]
+    wanted = sa.select(*_PLAN_COLUMNS).where(table.scope == scope).order_by(table.used_at.desc(), table.id)
+    return [PlanRow(*row) async for row in fetch_rows(db, wanted)]
 
 
-async def forget(db: AsyncConnection, profile: str | None = None) -> int:
+async def forget_plans(db: AsyncConnection, profile: str | None = None) -> int:
     """Drop the plans of a profile, or all; answers how many that were."""
     gone = sa.delete(tables.plans)
     if profile is not None:
@@ -54,7 +54,7 @@ async def forget(db: AsyncConnection, profile: str | None = None) -> int:
     return (await db.execute(gone)).rowcount
 
 
-async def _drop_beyond(db: AsyncConnection, chosen: sa.Select[tuple[str]], most: int) -> None:
+async def _delete_surplus(db: AsyncConnection, chosen: sa.Select[tuple[str]], most: int) -> None:
     table = tables.plans.c
     kept = chosen.order_by(table.used_at.desc(), table.id)
     surplus = [id_ for (id_,) in await db.execute(kept.offset(most).limit(10_000))]
@@ -62,5 +62,5 @@ async def _drop_beyond(db: AsyncConnection, chosen: sa.Select[tuple[str]], most:
         await db.execute(sa.delete(tables.plans).where(table.id.in_(surplus)))
 
 
-def _row(row: PlanRow) -> Row:
+def _to_row(row: PlanRow) -> Row:
     return {name: getattr(row, name) for name in PlanRow.__dataclass_fields__}

@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from portico.storage.rows import ShapeRow
 from portico.storage.sql import tables
-from portico.storage.sql.upsert import found, upsert
+from portico.storage.sql.bulk_rows import fetch_rows, upsert
 
 
-async def save(db: AsyncConnection, rows: Sequence[ShapeRow]) -> None:
+async def save_shapes(db: AsyncConnection, rows: Sequence[ShapeRow]) -> None:
     """Write these, in place of what is there of the same definitions."""
     every = [
         {"hash": row.hash, "results": row.results, "shape": row.shape, "seen_at": row.seen_at}
@@ -19,9 +19,9 @@ async def save(db: AsyncConnection, rows: Sequence[ShapeRow]) -> None:
     await upsert(db, tables.shapes, every, replaced=("results", "shape", "seen_at"))
 
 
-async def latest(db: AsyncConnection, limit: int) -> list[ShapeRow]:
+async def load_latest_shapes(db: AsyncConnection, limit: int) -> list[ShapeRow]:
     """The latest first."""
     table = tables.shapes.c
     wanted = sa.select(table.hash, table.results, table.shape, table.seen_at)
     ordered = wanted.order_by(table.seen_at.desc(), table.hash).limit(limit)
-    return [ShapeRow(*row) async for row in found(db, ordered)]
+    return [ShapeRow(*row) async for row in fetch_rows(db, ordered)]

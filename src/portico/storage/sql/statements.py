@@ -1,5 +1,27 @@
 """Everything that speaks SQL, under one name, for `storage.record` to load at once."""
 
-from portico.storage.sql import catalog, database, migration, news, plans, pruning, shapes, standing, uses, watching
+from portico.storage.sql import (
+    catalog,
+    change_notifications,
+    database,
+    migration,
+    plans,
+    retention,
+    shapes,
+    sqlite_watcher,
+    tiers,
+    usage,
+)
 
-__all__ = ["catalog", "database", "migration", "news", "plans", "pruning", "shapes", "standing", "uses", "watching"]
+__all__ = [
+    "catalog",
+    "change_notifications",
+    "database",
+    "migration",
+    "plans",
+    "retention",
+    "shapes",
+    "sqlite_watcher",
+    "tiers",
+    "usage",
+]

@@ -7,12 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from portico.storage.sql.text import restored, storable
+from portico.storage.sql.text_encoding import escape_text, unescape_text
 
 metadata = sa.MetaData()
 
 
-class Words(sa.TypeDecorator[str]):
+class EscapedText(sa.TypeDecorator[str]):
     """Text of anybody's."""
 
     impl = sa.Text
@@ -20,118 +20,118 @@ class Words(sa.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
         """What the database takes."""
-        return None if value is None else storable(value)
+        return None if value is None else escape_text(value)
 
     def process_result_value(self, value: str | None, dialect: Any) -> str | None:
         """What it was."""
-        return None if value is None else restored(value)
+        return None if value is None else unescape_text(value)
 
 
-def _key(name: str = "key", **options: Any) -> sa.Column[bytes]:
+def _make_key_column(name: str = "key", **options: Any) -> sa.Column[bytes]:
     """See `text.name_key`."""
     return sa.Column(name, sa.LargeBinary, nullable=False, **options)
 
 
-def _column(name: str, kind: Any) -> sa.Column[Any]:
+def _make_column(name: str, kind: Any) -> sa.Column[Any]:
     return sa.Column(name, kind, nullable=False)
 
 
 servers = sa.Table(
     "portico_servers",
     metadata,
-    _key(primary_key=True),
-    _column("name", Words),
-    _column("title", Words),
-    _column("category", Words),
-    _column("first_seen", sa.Double),
-    _column("last_seen", sa.Double),
-    _column("digest", sa.LargeBinary),
+    _make_key_column(primary_key=True),
+    _make_column("name", EscapedText),
+    _make_column("title", EscapedText),
+    _make_column("category", EscapedText),
+    _make_column("first_seen", sa.Double),
+    _make_column("last_seen", sa.Double),
+    _make_column("digest", sa.LargeBinary),
 )
 
 tools = sa.Table(
     "portico_tools",
     metadata,
-    _key(primary_key=True),
-    _key("server_key", index=True),
-    _column("server", Words),
-    _column("name", Words),
-    _column("hash", Words),
-    _column("category", Words),
-    _column("first_seen", sa.Double),
-    _column("last_seen", sa.Double),
-    _column("changes", sa.BigInteger),
-    _column("gone", sa.Boolean),
+    _make_key_column(primary_key=True),
+    _make_key_column("server_key", index=True),
+    _make_column("server", EscapedText),
+    _make_column("name", EscapedText),
+    _make_column("hash", EscapedText),
+    _make_column("category", EscapedText),
+    _make_column("first_seen", sa.Double),
+    _make_column("last_seen", sa.Double),
+    _make_column("changes", sa.BigInteger),
+    _make_column("gone", sa.Boolean),
 )
 
 manifests = sa.Table(
     "portico_manifests",
     metadata,
-    _key(primary_key=True),
-    _key("server_key", index=True),
-    _column("server", Words),
-    _column("fingerprint", Words),
-    _column("era", Words),
-    _column("hello", sa.LargeBinary),
-    _column("offers", sa.LargeBinary),
-    _column("listed_at", sa.Double),
-    _column("digest", sa.LargeBinary),
+    _make_key_column(primary_key=True),
+    _make_key_column("server_key", index=True),
+    _make_column("server", EscapedText),
+    _make_column("fingerprint", EscapedText),
+    _make_column("era", EscapedText),
+    _make_column("hello", sa.LargeBinary),
+    _make_column("offers", sa.LargeBinary),
+    _make_column("listed_at", sa.Double),
+    _make_column("digest", sa.LargeBinary),
 )
 
 manifest_tools = sa.Table(
     "portico_manifest_tools",
     metadata,
-    _key("manifest_key", primary_key=True),
+    _make_key_column("manifest_key", primary_key=True),
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-    _column("name", Words),
-    _column("hash", Words),
-    _column("definition", sa.LargeBinary),
-    _column("warnings", Words),
+    _make_column("name", EscapedText),
+    _make_column("hash", EscapedText),
+    _make_column("definition", sa.LargeBinary),
+    _make_column("warnings", EscapedText),
 )
 
 categories = sa.Table(
     "portico_categories",
     metadata,
-    _key(primary_key=True),
-    _column("name", Words),
-    _column("title", Words),
-    _column("description", Words),
-    _column("tools", sa.Integer),
-    _column("servers", sa.Integer),
+    _make_key_column(primary_key=True),
+    _make_column("name", EscapedText),
+    _make_column("title", EscapedText),
+    _make_column("description", EscapedText),
+    _make_column("tools", sa.Integer),
+    _make_column("servers", sa.Integer),
 )
 
 tiers = sa.Table(
     "portico_tiers",
     metadata,
-    _key(primary_key=True),
-    _column("server", Words),
-    _column("tool", Words),
-    _column("score", sa.Double),
-    _column("tier", Words),
+    _make_key_column(primary_key=True),
+    _make_column("server", EscapedText),
+    _make_column("tool", EscapedText),
+    _make_column("score", sa.Double),
+    _make_column("tier", EscapedText),
 )
 
 computed = sa.Table(
     "portico_computed",
     metadata,
     sa.Column("name", sa.String(32), primary_key=True),
-    _column("at", sa.Double),
+    _make_column("at", sa.Double),
 )
 
 calls = sa.Table(
     "portico_calls",
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
-    _column("at", sa.Double),
-    _key("server_key"),
-    _key("tool_key"),
-    _column("server", Words),
-    _column("tool", Words),
-    _column("tool_hash", Words),
-    _column("ms", sa.Double),
-    _column("ok", sa.Boolean),
-    _column("cancelled", sa.Boolean),
-    _column("client", Words),
-    _column("profile", Words),
-    _column("session", Words),
+    _make_column("at", sa.Double),
+    _make_key_column("server_key"),
+    _make_key_column("tool_key"),
+    _make_column("server", EscapedText),
+    _make_column("tool", EscapedText),
+    _make_column("tool_hash", EscapedText),
+    _make_column("ms", sa.Double),
+    _make_column("ok", sa.Boolean),
+    _make_column("cancelled", sa.Boolean),
+    _make_column("client", EscapedText),
+    _make_column("profile", EscapedText),
+    _make_column("session", EscapedText),
     sa.Index("ix_portico_calls_server", "server_key", "id"),
     sa.Index("ix_portico_calls_tool", "tool_key", "id"),
     sa.Index("ix_portico_calls_at", "at"),
@@ -143,29 +143,29 @@ daily = sa.Table(
     "portico_daily_usage",
     metadata,
     sa.Column("day", sa.Integer, primary_key=True, autoincrement=False),
-    _key(primary_key=True),
+    _make_key_column(primary_key=True),
     sa.Column("bucket", sa.Integer, primary_key=True, autoincrement=False),
-    _key("server_key"),
-    _column("server", Words),
-    _column("tool", Words),
-    _column("calls", sa.BigInteger),
-    _column("successes", sa.BigInteger),
-    _column("last_at", sa.Double),
+    _make_key_column("server_key"),
+    _make_column("server", EscapedText),
+    _make_column("tool", EscapedText),
+    _make_column("calls", sa.BigInteger),
+    _make_column("successes", sa.BigInteger),
+    _make_column("last_at", sa.Double),
 )
 
 ledger = sa.Table(
     "portico_ledger_sessions",
     metadata,
-    _key(primary_key=True),
-    _column("session", Words),
-    _column("client", Words),
-    _column("profile", Words),
-    _column("started_at", sa.Double),
-    _column("last_at", sa.Double),
-    _column("listing", sa.BigInteger),
-    _column("shown", sa.BigInteger),
-    _column("answers", sa.BigInteger),
-    _column("sessions", sa.BigInteger),
+    _make_key_column(primary_key=True),
+    _make_column("session", EscapedText),
+    _make_column("client", EscapedText),
+    _make_column("profile", EscapedText),
+    _make_column("started_at", sa.Double),
+    _make_column("last_at", sa.Double),
+    _make_column("listing", sa.BigInteger),
+    _make_column("shown", sa.BigInteger),
+    _make_column("answers", sa.BigInteger),
+    _make_column("sessions", sa.BigInteger),
     sa.Index("ix_portico_ledger_sessions_last_at", "last_at"),
 )
 
@@ -173,15 +173,15 @@ results = sa.Table(
     "portico_results",
     metadata,
     sa.Column("id", sa.String(64), primary_key=True),
-    _column("caller", Words),
-    _column("server", Words),
-    _column("tool", Words),
-    _column("created_at", sa.Double),
-    _column("expires_at", sa.Double),
-    _column("size", sa.BigInteger),
-    _column("media_type", Words),
+    _make_column("caller", EscapedText),
+    _make_column("server", EscapedText),
+    _make_column("tool", EscapedText),
+    _make_column("created_at", sa.Double),
+    _make_column("expires_at", sa.Double),
+    _make_column("size", sa.BigInteger),
+    _make_column("media_type", EscapedText),
     sa.Column("body", sa.LargeBinary),
-    sa.Column("path", Words),
+    sa.Column("path", EscapedText),
     sa.Index("ix_portico_results_expires_at", "expires_at"),
 )
 
@@ -189,18 +189,18 @@ news = sa.Table(
     "portico_news",
     metadata,
     sa.Column("kind", sa.String(32), primary_key=True),
-    sa.Column("origin", Words, primary_key=True),
-    _column("stamp", sa.BigInteger),
-    _column("at", sa.Double),
+    sa.Column("origin", EscapedText, primary_key=True),
+    _make_column("stamp", sa.BigInteger),
+    _make_column("at", sa.Double),
 )
 
 shapes = sa.Table(
     "portico_shapes",
     metadata,
     sa.Column("hash", sa.String(64), primary_key=True),
-    _column("results", sa.Integer),
-    _column("shape", Words),
-    _column("seen_at", sa.Double),
+    _make_column("results", sa.Integer),
+    _make_column("shape", EscapedText),
+    _make_column("seen_at", sa.Double),
     sa.Index("ix_portico_shapes_seen_at", "seen_at"),
 )
 
@@ -208,11 +208,11 @@ plans = sa.Table(
     "portico_plans",
     metadata,
     sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("scope", Words, nullable=False, index=True),
-    _column("intent", Words),
-    _column("words", Words),
-    _column("steps", Words),
-    _column("tools", Words),
-    _column("runs", sa.Integer),
-    _column("used_at", sa.Double),
+    sa.Column("scope", EscapedText, nullable=False, index=True),
+    _make_column("intent", EscapedText),
+    _make_column("words", EscapedText),
+    _make_column("steps", EscapedText),
+    _make_column("tools", EscapedText),
+    _make_column("runs", sa.Integer),
+    _make_column("used_at", sa.Double),
 )

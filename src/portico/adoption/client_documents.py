@@ -1,0 +1,190 @@
+"""A client's file as bytes ↔ text with its server map. Every change is read again before anybody writes it.
+
+What cannot be read, or cannot be changed without disturbing something else, is refused with its file and line.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Protocol, cast
+
+from portico.adoption import json_editor, toml_editor
+from portico.adoption.config_locations import ClientConfigLocation
+from portico.config_file.tree_reader import ConfigSyntaxError, decode_text
+from portico.errors import ConfigError
+
+ENTRY_NAME = "portico"
+"""What our entry is called."""
+_BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDocument:
+    """What a file says, and how it is written."""
+
+    location: ClientConfigLocation
+    text: str
+    data: Mapping[str, Any]
+    byte_order_mark: bytes = b""
+    encoding: str = "utf-8"
+
+    @property
+    def file_bytes(self) -> bytes:
+        return self.byte_order_mark + self.text.encode(self.encoding)
+
+    @property
+    def servers(self) -> Mapping[str, Any]:
+        """The servers by name; none where the map is missing."""
+        found: Any = self.data
+        for depth, key in enumerate(self.location.keys, 1):
+            if not isinstance(found, Mapping):
+                self.refuse(self.location.keys[: depth - 1], "is not a map")
+            if key not in found:
+                return {}
+            found = cast("Mapping[str, Any]", found)[key]
+        if not isinstance(found, Mapping):
+            self.refuse(self.location.keys, "is not a map of servers")
+        return cast("Mapping[str, Any]", found)
+
+    def count_missing_keys(self) -> int:
+        """How many of the keys that lead to the server map are not there."""
+        found: Any = self.data
+        for depth, key in enumerate(self.location.keys):
+            if key not in found:
+                return len(self.location.keys) - depth
+            found = found[key]
+        return 0
+
+    def refuse(self, keys: Sequence[str], problem: str, advice: str = "") -> NoReturn:
+        """Leave the file alone, and say where and why."""
+        where = ".".join(keys) or "the file"
+        raise ConfigError(
+            f"{where} {problem}; the file was left as it is",
+            advice=advice or "Correct it there, or name another file with --file.",
+            file=str(self.location.path),
+            line=get_document_format(self.location).find_line(self.text, keys),
+            key=".".join(keys),
+        )
+
+
+class DocumentFormat(Protocol):
+    """What can be done to a text, in any language."""
+
+    def parse(self, text: str) -> Any: ...
+    def find_line(self, text: str, keys: Sequence[str]) -> int: ...
+    def set_value(self, text: str, keys: Sequence[str], value: Any) -> str: ...
+    def get_raw(self, text: str, keys: Sequence[str]) -> str | None: ...
+    def set_raw(self, text: str, keys: Sequence[str], raw_value: str) -> str: ...
+    def remove(self, text: str, keys: Sequence[str]) -> str: ...
+
+
+def get_document_format(location: ClientConfigLocation) -> DocumentFormat:
+    """The functions that know a place's language."""
+    return toml_editor if location.format == "toml" else json_editor
+
+
+def parse_document(location: ClientConfigLocation, data: bytes) -> ClientDocument:
+    """The document in these bytes; raises ConfigError where it is not what a client would read."""
+    mark = next((mark for mark in _BYTE_ORDER_MARKS if data.startswith(mark)), b"")
+    encoding = _BYTE_ORDER_MARKS.get(mark, "utf-8")
+    try:
+        text = decode_text(data)
+        found = get_document_format(location).parse(text)
+        get_document_format(location).find_line(
+            text, (*location.keys, ENTRY_NAME)
+        )  # refuses a key on the way that is there twice
+    except ConfigSyntaxError as error:
+        raise ConfigError(
+            f"{error.message}; the file was left as it is",
+            advice=error.advice or "Correct it, or name another file with --file.",
+            file=str(location.path),
+            line=error.line,
+        ) from None
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"holds a {_describe_kind(found)} where a map is expected; the file was left as it is",
+            advice="Name another file with --file.",
+            file=str(location.path),
+            line=1,
+        )
+    document = ClientDocument(location, text, cast("dict[str, Any]", found), mark, encoding)
+    if document.file_bytes != data:
+        document.refuse((), "cannot be written back as it is encoded", "Save it as UTF-8.")
+    return document
+
+
+def add_server(document: ClientDocument, name: str, entry: Mapping[str, Any]) -> ClientDocument:
+    """The document with this entry in its server map."""
+    keys = (*document.location.keys, name)
+    return _apply_edit(
+        document, keys, dict(entry), get_document_format(document.location).set_value(document.text, keys, dict(entry))
+    )
+
+
+def copy_server(document: ClientDocument, name: str, source: ClientDocument) -> ClientDocument:
+    """The document with an entry as another one writes it."""
+    keys = (*document.location.keys, name)
+    language = get_document_format(document.location)
+    written = language.get_raw(source.text, keys)
+    if written is None:
+        return add_server(document, name, source.servers[name])
+    return _apply_edit(document, keys, source.servers[name], language.set_raw(document.text, keys, written))
+
+
+def remove_keys(document: ClientDocument, keys: Sequence[str]) -> ClientDocument:
+    """The document without what is at these keys."""
+    try:
+        text = get_document_format(document.location).remove(document.text, keys)
+    except KeyError:
+        document.refuse(keys, "is written in a way that cannot be taken out here", "Remove it by hand.")
+    except ConfigSyntaxError as error:
+        document.refuse(keys[:-1], f"cannot be changed: {error.message}", error.advice)
+    return _apply_edit(document, keys, None, text)
+
+
+def _apply_edit(document: ClientDocument, keys: Sequence[str], value: Any, text: str) -> ClientDocument:
+    expected = _set_path(document.data, keys, value)
+    language = get_document_format(document.location)
+    try:
+        found: Any = language.parse(text)
+    except ConfigSyntaxError:
+        found = None
+    if value is None and document.location.format == "toml" and found is not None and keys[0] not in found:
+        # The last table takes the map along that its header made.
+        expected = _set_path(document.data, keys[:1], None) if _is_empty_tree(expected[keys[0]]) else expected
+    if found is None or not _is_equal(found, expected):
+        hint = (
+            f"Add this by hand:\n{language.set_value('', keys, value).rstrip()}"
+            if value is not None
+            else "Remove it by hand."
+        )
+        document.refuse(keys, "cannot be changed without disturbing what is around it", hint)
+    return replace(document, text=text, data=cast("dict[str, Any]", found))
+
+
+def _set_path(data: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:
+    first, *rest = keys
+    changed = dict(data)
+    if rest:
+        changed[first] = _set_path(changed.get(first, {}), rest, value)
+    elif value is None:
+        changed.pop(first, None)
+    else:
+        changed[first] = value
+    return changed
+
+
+def _is_empty_tree(value: Any) -> bool:
+    """Whether there is nothing in it, however deep."""
+    return isinstance(value, Mapping) and all(map(_is_empty_tree, cast("Mapping[str, Any]", value).values()))
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Equal, with what is not a number equal to itself."""
+    return one == other or json.dumps(one, default=str, sort_keys=True) == json.dumps(
+        other, default=str, sort_keys=True
+    )
+
+
+def _describe_kind(value: Any) -> str:
+    return "list" if isinstance(value, list) else "text" if isinstance(value, str) else "value"

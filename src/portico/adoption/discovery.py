@@ -1,0 +1,295 @@
+"""Finds the servers that clients already have. Reads their files, and never writes to one.
+
+A file that cannot be read is told with its line, and costs no other file anything.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from portico.adoption.clients import list_clients, list_locations
+from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.entry_converter import EntryContext, convert_entry
+from portico.config_file.client_translation import translate
+from portico.config_file.draft_builder import advise_unreadable, find_workspace
+from portico.config_file.findings import ConfigFinding
+from portico.config_file.placeholders import PlaceholderFolders
+from portico.config_file.tree_reader import ConfigNode, read_tree
+from portico.errors import UnknownName
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""Bytes: Claude Code keeps its history in the file, but not that much."""
+FAST_PARSE_BYTES = 1024 * 1024
+"""Bytes from which a file is read by the quicker reader, which tells no lines."""
+_HIDDEN_WARNINGS = (
+    "left out, only its client uses",
+    "left out, a client's own settings",
+    "left out: it is Portico itself",
+)
+"""Remarks that a person who moves servers need not read."""
+
+
+@dataclass(frozen=True)
+class ServerOrigin:
+    """Where a server was found."""
+
+    client: str
+    """The client's name; empty for a file that was named."""
+    title: str
+    file: str
+    line: int
+    is_project_file: bool
+    """Whether its file came with the folder: then nobody has trusted it by opening it."""
+
+
+@dataclass(frozen=True)
+class FoundServer:
+    """A server as one or more clients have it."""
+
+    name: str
+    entry: Mapping[str, Any]
+    """In our keys, with our placeholders; secrets are still in it."""
+    origins: tuple[ServerOrigin, ...]
+    folder: str | None = None
+    """Where it is started although its entry does not say so: its project."""
+    required_variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    problem: str = ""
+    """Why it cannot be used."""
+    original_name: str = ""
+    """Its name in the client, where it has another one here."""
+
+
+@dataclass(frozen=True)
+class DiscoveredServers:
+    """Everything that was found."""
+
+    servers: tuple[FoundServer, ...]
+    findings: tuple[ConfigFinding, ...]
+    """What is wrong or odd in the files."""
+    files: tuple[str, ...]
+    """Those that have servers."""
+
+
+@dataclass(frozen=True)
+class DiscoveryContext:
+    """Where is looked."""
+
+    home: Path
+    cwd: Path
+    platform: str
+    environ: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _ClientSource:
+    client: str
+    title: str
+    location: ClientConfigLocation | None
+    path: Path
+
+    @property
+    def is_project(self) -> bool:
+        """Whether its servers are started in a folder of their own."""
+        return self.location is not None and self.location.scope != "user"
+
+
+def discover_servers(context: DiscoveryContext, clients_or_files: Sequence[str] = ()) -> DiscoveredServers:
+    """The servers of every client, or of the clients and files that are named."""
+    servers: list[FoundServer] = []
+    findings: list[ConfigFinding] = []
+    files: list[str] = []
+    trees: dict[Path, ConfigNode | None] = {}
+    sources = _deduplicate_sources(
+        _iter_named_sources(context, clients_or_files) if clients_or_files else _iter_default_sources(context)
+    )
+    for source in sources:
+        shown = _shorten_path(source.path, context)
+        if source.path not in trees:
+            ways = [one.location.keys for one in sources if one.path == source.path and one.location is not None]
+            trees[source.path] = _read_file_tree(source, shown, ways, findings)
+        root = trees[source.path]
+        if root is None:
+            continue
+        found = list(_iter_servers(source, root, shown, context, findings))
+        servers += found
+        if found and shown not in files:
+            files.append(shown)
+    return DiscoveredServers(tuple(servers), tuple(dict.fromkeys(findings)), tuple(files))
+
+
+def _deduplicate_sources(sources: Iterable[_ClientSource]) -> list[_ClientSource]:
+    """In a home folder the file of the project is the user's own."""
+    kept: dict[tuple[Path, tuple[str, ...]], _ClientSource] = {}
+    for source in sources:
+        kept.setdefault((source.path, source.location.keys if source.location else ()), source)
+    return list(kept.values())
+
+
+def _iter_default_sources(context: DiscoveryContext) -> Iterator[_ClientSource]:
+    for client in list_clients():
+        for place in list_locations(client, context.home, context.cwd, context.platform, context.environ):
+            yield _ClientSource(client.name, client.title, place, place.path)
+
+
+def _iter_named_sources(context: DiscoveryContext, clients_or_files: Iterable[str]) -> Iterator[_ClientSource]:
+    usual = list(_iter_default_sources(context))
+    for text in clients_or_files:
+        path = Path(os.path.abspath(context.cwd / Path(text).expanduser()))
+        of_client = [source for source in usual if source.client == text]
+        if of_client and not path.exists():
+            yield from of_client
+        elif path.exists() or path.suffix or len(path.parts) > len(context.cwd.parts) + 1:
+            # A file of a client is read as that client's, so that it is known where its servers are started.
+            known = [source for source in usual if source.path == path]
+            yield from known or [_make_file_source(path)]
+        else:
+            names = tuple(dict.fromkeys(source.client for source in usual))
+            raise UnknownName(
+                f"{text!r} is neither a file nor a client.", nearest=names, advice=f"Clients: {', '.join(names)}."
+            )
+
+
+def _make_file_source(path: Path) -> _ClientSource:
+    plain = _ClientSource("", path.name, None, path)
+    if path.name == ".mcp.json":
+        return replace(plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",)))
+    if path.parent.name == ".vscode":
+        keys = ("mcp", "servers") if path.name == "settings.json" else ("servers",)
+        return replace(plain, location=ClientConfigLocation("project", path, "json", keys))
+    if path.parent.name == ".cursor" and path.parent.parent != Path.home():
+        return replace(plain, location=ClientConfigLocation("project", path, "json", ("mcpServers",)))
+    return plain
+
+
+def _read_file_tree(
+    source: _ClientSource, display_path: str, server_map_keys: Sequence[Sequence[str]], findings: list[ConfigFinding]
+) -> ConfigNode | None:
+    named = source.location is None
+    try:
+        there = source.path.stat()
+        if not stat.S_ISREG(there.st_mode):
+            # A project may bring a link to a device, which never ends.
+            findings.append(ConfigFinding(display_path, 0, "", "cannot be read: it is no ordinary file"))
+            return None
+        if there.st_size > MAX_FILE_BYTES:
+            findings.append(ConfigFinding(display_path, 0, "", "left out, too large to be a configuration"))
+            return None
+        data = source.path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if named:
+            findings.append(ConfigFinding(display_path, 0, "", "there is no such file", advise_unreadable(source.path)))
+        return None
+    except OSError as error:
+        findings.append(ConfigFinding(display_path, 0, "", f"cannot be read: {error.strerror}"))
+        return None
+    if (
+        len(data) > FAST_PARSE_BYTES
+        and server_map_keys
+        and (part := _read_server_maps(data, server_map_keys)) is not None
+    ):
+        return part
+    root, wrong = read_tree(data, display_path)
+    findings += wrong
+    if root is None and not wrong and named:
+        findings.append(ConfigFinding(display_path, 0, "", "the file is empty"))
+    return root
+
+
+def _read_server_maps(data: bytes, server_map_keys: Sequence[Sequence[str]]) -> ConfigNode | None:
+    """Of a large file that is plain JSON, the servers alone, without their lines; None where it is not so plain."""
+    try:
+        whole: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(whole, dict):
+        return None
+    part: dict[str, Any] = {}
+    for keys in server_map_keys:
+        inner: Any = whole
+        for key in keys:
+            inner = cast("dict[str, Any]", inner).get(key) if isinstance(inner, dict) else None
+        if inner is not None:
+            level = part
+            for key in keys[:-1]:
+                level = level.setdefault(key, {})
+            level[keys[-1]] = inner
+    root, _ = read_tree(json.dumps(part).encode(), "part.json")
+    return _clear_lines(root) if root is not None else None
+
+
+def _clear_lines(node: ConfigNode) -> ConfigNode:
+    node.line = 0
+    for child in [*(node.entries or {}).values(), *(node.items or [])]:
+        _clear_lines(child)
+    return node
+
+
+def _iter_servers(
+    source: _ClientSource, root: ConfigNode, display_path: str, context: DiscoveryContext, findings: list[ConfigFinding]
+) -> Iterator[FoundServer]:
+    if source.location is not None:
+        if root.entries is None:
+            findings.append(ConfigFinding(display_path, root.line, "", "expected keys and values"))
+            return
+        inner = _find_node(root, source.location.keys)
+        if inner is None:
+            return
+        root = ConfigNode({"mcpServers": inner}, inner.line)
+    told = translate(root, display_path)
+    findings += told.errors
+    findings += [warning for warning in told.warnings if not warning.message.startswith(_HIDDEN_WARNINGS)]
+    around = _make_entry_context(source, context)
+    for position, (name, entry) in enumerate(told.servers):
+        done = convert_entry(entry, around)
+        folder = str(around.folders.workspace) if around.is_project and "cwd" not in done.entry else None
+        project = source.is_project and (source.location is None or source.location.scope == "project")
+        origin = ServerOrigin(source.client, source.title, display_path, entry.line, project)
+        if "command" not in done.entry:
+            folder = None
+        yield FoundServer(
+            _make_printable(name),
+            done.entry,
+            (origin,),
+            folder,
+            done.required_variables,
+            told.problems.get(position, ""),
+        )
+
+
+def _make_printable(name: str) -> str:
+    """A name without line breaks and the like, with which a project could write lines of its own on the screen."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)
+
+
+def _find_node(node: ConfigNode, keys: Sequence[str]) -> ConfigNode | None:
+    for key in keys:
+        inner = (node.entries or {}).get(key)
+        if inner is None:
+            return None
+        node = inner
+    return node
+
+
+def _make_entry_context(source: _ClientSource, context: DiscoveryContext) -> EntryContext:
+    path = source.path
+    if source.location is not None and source.location.scope != "user" and path.parent != context.cwd:
+        inside = path.parent.name.startswith(".")
+        workspace = context.cwd if source.location.scope == "local" else (path.parent.parent if inside else path.parent)
+    elif source.is_project:
+        workspace = context.cwd
+    else:
+        workspace = find_workspace(path, context.cwd)
+    base = workspace if source.is_project or path.parent.name.startswith(".") else path.parent
+    return EntryContext(
+        PlaceholderFolders(workspace, context.cwd, context.home), base, source.is_project, context.environ
+    )
+
+
+def _shorten_path(path: Path, context: DiscoveryContext) -> str:
+    if path.is_relative_to(context.cwd) and context.cwd != context.home:
+        return str(path.relative_to(context.cwd))
+    return str(Path("~") / path.relative_to(context.home)) if path.is_relative_to(context.home) else str(path)

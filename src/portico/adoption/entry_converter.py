@@ -1,0 +1,108 @@
+"""A client's entry, translated → plain values that mean the same in a file of ours, wherever that file is.
+
+Placeholders survive: variables stay variables, folders of a project become the folders they stood for, and what an
+editor asked for becomes a variable that has to be given. Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from portico.config_file.draft_builder import PATH_KEYS, TEXT_KEYS, resolve_path
+from portico.config_file.placeholders import BARE_VARIABLE, PLACEHOLDER, VARIABLE, PlaceholderFolders, to_variable_name
+from portico.config_file.tree_reader import ConfigNode
+
+_PROJECT_PLACEHOLDERS = ("workspaceFolder", "workspaceFolderBasename", "workspaceRoot")
+_EDITOR_INPUT = re.compile(r"(?:input|command|config|extension):(.*)", re.DOTALL)
+_RELATIVE_PATH = re.compile(r"\.{1,2}[/\\]")
+
+
+@dataclass(frozen=True)
+class EntryContext:
+    """What an entry's words refer to."""
+
+    folders: PlaceholderFolders
+    base_folder: Path
+    """Where its relative paths begin."""
+    is_project: bool
+    """Whether its file belongs to a project: then that is where its servers are started."""
+    environ: Mapping[str, str]
+
+
+@dataclass
+class ConvertedEntry:
+    """An entry in our words."""
+
+    entry: dict[str, Any]
+    required_variables: dict[str, str] = field(default_factory=dict[str, str])
+    """Variable → what the client asked for instead, as it was written."""
+
+
+def convert_entry(node: ConfigNode, context: EntryContext) -> ConvertedEntry:
+    """What a translated entry says, for a file of ours."""
+    return _EntryConverter(node, context).result
+
+
+class _EntryConverter:
+    def __init__(self, node: ConfigNode, context: EntryContext) -> None:
+        self.context = context
+        env = node.entries.get("env") if node.entries else None
+        self.own_env = {name: value.text for name, value in ((env.entries if env is not None else None) or {}).items()}
+        self.result = ConvertedEntry({})
+        entry = self.result.entry
+        for key, child in (node.entries or {}).items():
+            entry[key] = self.convert_node(child, key, as_text=key in TEXT_KEYS)
+        for key in PATH_KEYS:
+            if isinstance(entry.get(key), str):
+                entry[key] = resolve_path(entry[key], context.base_folder)
+        command = entry.get("command")
+        if context.is_project and isinstance(command, str) and _RELATIVE_PATH.match(command):
+            entry["command"] = str(context.base_folder / command)
+        if entry.get("disabled") is False:
+            del entry["disabled"]
+
+    def convert_node(self, node: ConfigNode, key: str, *, as_text: bool) -> Any:
+        if node.entries is not None:
+            return {
+                name: self.convert_node(child, key, as_text=as_text or name in TEXT_KEYS)
+                for name, child in node.entries.items()
+            }
+        if node.items is not None:
+            return [self.convert_node(child, key, as_text=as_text) for child in node.items]
+        if node.value is None or not (as_text or isinstance(node.value, str)):
+            return node.value
+        return self.convert_text(node.text, key)
+
+    def convert_text(self, text: str, key: str) -> str:
+        bare = BARE_VARIABLE.fullmatch(text) if key in ("env", "headers") else None
+        if bare is not None:
+            # Whoever writes $NAME means a variable, also where this shell does not have it.
+            if bare.group(2) not in self.context.environ:
+                self.result.required_variables[bare.group(2)] = text
+            return f"{bare.group(1) or ''}${{{bare.group(2)}}}"
+        return PLACEHOLDER.sub(lambda match: self.convert_placeholder(match, key), text)
+
+    def convert_placeholder(self, match: re.Match[str], key: str) -> str:
+        body, whole = match.group(1), match.group()
+        if body is None:
+            return whole
+        place = self.context.folders.resolve(body)
+        if place is not None:
+            return place if self.context.is_project and body in _PROJECT_PLACEHOLDERS else whole
+        asked = _EDITOR_INPUT.fullmatch(body)
+        if asked is not None:
+            variable = re.sub(r"[^A-Z0-9_]", "_", to_variable_name(asked[1]))
+            variable = f"_{variable}" if variable[0].isdigit() else variable
+            self.result.required_variables[variable] = whole
+            return f"${{{variable}}}"
+        variable = VARIABLE.fullmatch(body)
+        if variable is None or (key != "env" and self.is_filled_by_server(variable.group(1))):
+            return f"${whole}"
+        return whole
+
+    def is_filled_by_server(self, name: str) -> bool:
+        """Whether the server itself fills this in, from the variable that its entry gives it (as mcp-remote does)."""
+        own = self.own_env.get(name)
+        return own is not None and "${" not in own and name not in self.context.environ

@@ -1,0 +1,281 @@
+"""Puts one entry into a JSON text and takes it out again, touching nothing else: comments, commas, indentation stay.
+
+Text in, text out. `read` tells whether a text is JSON as editors write it; the other functions trust it to be.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, JsonReader
+
+_BLANK = re.compile(r"(?:[\s\ufeff]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+"', re.DOTALL)
+_WORD = re.compile(r'[^\s"{}\[\]:,/]++')
+_STRUCTURE = re.compile(r'"(?:[^"\\\n]|\\.)*+"|//[^\n]*+|/\*.*?\*/|[{}\[\]]', re.DOTALL)
+_SAME_LINE = re.compile(r"(?:[ \t]*+(?:/\*(?:[^*\n]|\*(?!/))*+\*/|//[^\n]*+))*+")
+_SPACES = re.compile(r"[ \t]*+")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonMember:
+    """One key of an object: where the key begins, the value begins and ends, and the comma after it is."""
+
+    key: str
+    start: int
+    colon: int
+    value: int
+    end: int
+    comma: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObjectSpan:
+    """An object: its braces, and its members in order."""
+
+    start: int
+    end: int
+    members: tuple[JsonMember, ...]
+
+
+def parse(text: str) -> Any:
+    """The data of a text, {} where there is nothing but comments; raises Unreadable, with the line."""
+    if _BLANK.fullmatch(text):
+        return {}
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _to_plain(JsonReader(text, "", []).read())
+
+
+def find_line(text: str, keys: Sequence[str]) -> int:
+    """The line of the deepest of these keys that is there."""
+    _, members = _walk_keys(text, keys)
+    return text.count("\n", 0, members[-1].start) + 1 if members else 1
+
+
+def set_value(text: str, keys: Sequence[str], value: Any) -> str:
+    """The text with this value at these keys; the objects on the way are made where they are missing."""
+    style = _detect_style(text)
+    if _BLANK.fullmatch(text):
+        gap = style.newline if text and not text.endswith("\n") else ""
+        return text + gap + _render(_nest(keys, value), style, "") + style.newline
+    spans, members = _walk_keys(text, keys)
+    if len(members) == len(keys):
+        there = members[-1]
+        written = _render(
+            value, style, _get_indent(text, there.start), single_line="\n" not in text[there.value : there.end]
+        )
+        return text[: there.value] + written + text[there.end :]
+    return _insert_member(text, spans[-1], keys[len(members)], _nest(keys[len(members) + 1 :], value), style)
+
+
+def get_raw(text: str, keys: Sequence[str]) -> str | None:
+    """The value at these keys as it is written."""
+    _, members = _walk_keys(text, keys)
+    return text[members[-1].value : members[-1].end] if members and len(members) == len(keys) else None
+
+
+def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
+    """As `put`, for a value that is already text."""
+    if _BLANK.fullmatch(text):
+        return set_value(text, keys, parse(raw_value))
+    spans, members = _walk_keys(text, keys)
+    if len(members) != len(keys) - 1:
+        return set_value(text, keys, parse(raw_value))
+    return _insert_member(text, spans[-1], keys[-1], _RawJson(raw_value), _detect_style(text))
+
+
+def remove(text: str, keys: Sequence[str]) -> str:
+    """The text without what is at these keys, the line it stood on and the comma that belonged to it."""
+    spans, members = _walk_keys(text, keys)
+    there, siblings = members[-1], spans[len(keys) - 1].members
+    place = siblings.index(there)
+    start, end = there.start, there.end
+    cuts: list[tuple[int, int]] = []
+    if there.comma is not None:
+        if text[end : there.comma].strip():
+            cuts.append((there.comma, there.comma + 1))
+        else:
+            end = there.comma + 1
+    elif place:
+        before = siblings[place - 1].comma
+        if before is not None:
+            cuts.append((before, before + 1))
+    line = text.rfind("\n", 0, start) + 1
+    rest = cast("re.Match[str]", _SPACES.match(text, end)).end()
+    if line and not text[line:start].strip() and text[rest : rest + 2].startswith(("\n", "\r\n")):
+        # The line goes with it; only so, because the line before may end in a comment that would swallow the rest.
+        start, end = line - 1, rest
+        start -= text[start - 1 : start] == "\r"
+    elif there.comma is not None:
+        end = rest
+    elif place:
+        start -= len(text[:start]) - len(text[:start].rstrip(" \t"))
+    for first, last in sorted([*cuts, (start, end)], reverse=True):
+        text = text[:first] + text[last:]
+    return text
+
+
+class _RawJson(str):
+    """A value that is text already."""
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonStyle:
+    newline: str
+    indent_unit: str
+    """One step of indentation."""
+    is_compact: bool
+    """No space after colons and commas."""
+    is_single_line: bool
+    """Everything on one line."""
+
+
+def _to_plain(node: ConfigNode) -> Any:
+    if node.entries is not None:
+        return {key: _to_plain(inner) for key, inner in node.entries.items()}
+    return [_to_plain(inner) for inner in node.items] if node.items is not None else node.value
+
+
+def _nest(keys: Sequence[str], value: Any) -> Any:
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def _skip_blank(text: str, at: int) -> int:
+    return cast("re.Match[str]", _BLANK.match(text, at)).end()
+
+
+def _find_value_end(text: str, at: int) -> int:
+    if text[at] not in "{[":
+        found = _STRING.match(text, at) or _WORD.match(text, at)
+        return found.end() if found else at
+    depth = 0
+    for found in _STRUCTURE.finditer(text, at):
+        mark = found.group()
+        depth += mark in ("{", "[")
+        depth -= mark in ("}", "]")
+        if not depth and mark in ("}", "]"):
+            return found.end()
+    return len(text)
+
+
+def _scan_object(text: str, start: int) -> JsonObjectSpan:
+    members: list[JsonMember] = []
+    at = _skip_blank(text, start + 1)
+    while text[at] != "}":
+        written = cast("re.Match[str]", _STRING.match(text, at))
+        colon = _skip_blank(text, written.end())
+        value = _skip_blank(text, colon + 1)
+        end = _find_value_end(text, value)
+        after = _skip_blank(text, end)
+        comma = after if text[after] == "," else None
+        key = json.loads(written.group(), strict=False)
+        members.append(JsonMember(key, at, colon, value, end, comma))
+        at = _skip_blank(text, after + 1) if comma is not None else after
+    return JsonObjectSpan(start, at + 1, tuple(members))
+
+
+def _walk_keys(text: str, keys: Sequence[str]) -> tuple[list[JsonObjectSpan], list[JsonMember]]:
+    """The objects on the way to these keys, as far as they are there, and the keys themselves."""
+    at = _skip_blank(text, 0)
+    spans: list[JsonObjectSpan] = []
+    members: list[JsonMember] = []
+    for key in keys:
+        if at >= len(text) or text[at] != "{":
+            break
+        spans.append(_scan_object(text, at))
+        found = [member for member in spans[-1].members if member.key == key]
+        if len(found) > 1:
+            line = text.count("\n", 0, found[1].start) + 1
+            raise ConfigSyntaxError(
+                line, f"{key} is written twice, and clients differ in which one counts", "Keep one."
+            )
+        if not found:
+            break
+        members.append(found[0])
+        at = found[0].value
+    return spans, members
+
+
+def _detect_style(text: str) -> _JsonStyle:
+    found = text.find("\n")
+    newline = "\r\n" if found > 0 and text[found - 1] == "\r" else "\n"
+    root = _skip_blank(text, 0)
+    if root >= len(text):
+        return _JsonStyle(newline, "  ", is_compact=False, is_single_line=False)
+    members = _scan_object(text, root).members
+    if not members:
+        return _JsonStyle(newline, "  ", is_compact=False, is_single_line=False)
+    first = members[0]
+    unit = "  "
+    if "\n" in text[root : first.start]:
+        unit = _get_indent(text, first.start).removeprefix(_get_indent(text, root))
+    tight = text[first.colon + 1 : first.value] == ""
+    return _JsonStyle(newline, unit, tight, is_single_line="\n" not in text[root : members[-1].end])
+
+
+def _get_indent(text: str, at: int) -> str:
+    """What the line of this place begins with."""
+    line = text.rfind("\n", 0, at) + 1
+    return cast("re.Match[str]", _SPACES.match(text, line)).group()
+
+
+def _render(value: Any, style: _JsonStyle, indent: str, *, single_line: bool = False) -> str:
+    if isinstance(value, _RawJson):
+        return value
+    ascii_only = not _is_encodable(value)
+    if style.is_single_line or single_line:
+        separators = (",", ":") if style.is_compact else (", ", ": ")
+        return json.dumps(value, separators=separators, ensure_ascii=ascii_only)
+    separators = (",", ":" if style.is_compact else ": ")
+    written = json.dumps(value, indent=style.indent_unit, separators=separators, ensure_ascii=ascii_only)
+    return written.replace("\n", style.newline + indent)
+
+
+def _is_encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _insert_member(text: str, span: JsonObjectSpan, key: str, value: Any, style: _JsonStyle) -> str:
+    """A member after the last one, laid out as its neighbours are."""
+
+    def render_member(indent: str, *, single_line: bool = False) -> str:
+        colon = ":" if style.is_compact else ": "
+        return json.dumps(key, ensure_ascii=False) + colon + _render(value, style, indent, single_line=single_line)
+
+    base = _get_indent(text, span.start)
+    if not span.members:
+        return _insert_first_member(
+            text, span, render_member(base + style.indent_unit, single_line=style.is_single_line), base, style
+        )
+    last = span.members[-1]
+    indent = _get_indent(text, last.start)
+    at = last.end if last.comma is None else last.comma + 1
+    before, after = ("", ",") if last.comma is not None else (",", "")
+    if text[text.rfind("\n", 0, last.start) + 1 : last.start].strip():
+        gap = "" if style.is_compact else " "
+        return text[:at] + before + gap + render_member(base, single_line=True) + after + text[at:]
+    here = cast("re.Match[str]", _SAME_LINE.match(text, at)).end()
+    here -= text[here - 1] == "\r"
+    return text[:at] + before + text[at:here] + style.newline + indent + render_member(indent) + after + text[here:]
+
+
+def _insert_first_member(text: str, span: JsonObjectSpan, member: str, base: str, style: _JsonStyle) -> str:
+    """A first member in an object that has none."""
+    inside = text[span.start + 1 : span.end - 1]
+    if style.is_single_line:
+        return text[: span.end - 1] + member + text[span.end - 1 :]
+    said = inside.rstrip()
+    rest = inside[len(said) :]
+    closing = rest if "\n" in rest else style.newline + base
+    head = text[: span.start + 1] + said + style.newline + base + style.indent_unit
+    return head + member + closing + text[span.end - 1 :]

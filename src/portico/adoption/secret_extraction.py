@@ -1,0 +1,189 @@
+"""Secrets out of an entry: each becomes `${VAR}`, and its value goes where only its owner reads it. Pure.
+
+What looks like a secret is decided where secrets are masked (`config_file.masking`); here only the secret part of a
+text is taken, so that `Bearer` and a database's host stay readable. Errs on the side of taking: a variable too many
+changes nothing for the server.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, cast
+
+from portico.config_file.mask import (
+    ASSIGNED_SECRET,
+    AUTH_SCHEME,
+    ENV_FLAGS,
+    FLAG_SECRET,
+    HEADER_FLAGS,
+    ONLY_PLACEHOLDERS,
+    SECRET_NAME,
+    SECRET_SHAPES,
+    USERINFO,
+)
+from portico.config_file.placeholders import PLACEHOLDER
+
+_PASSWORD_NAME = re.compile(r"(?:^|[_-])(?:pass|pw)(?:$|[_-])", re.IGNORECASE)
+_NOT_SECRET = re.compile(r"\s*|true|false|yes|no|on|off|none|null|enabled|disabled", re.IGNORECASE)
+_AUTH_SCHEME = re.compile(r"\s*(?:Bearer|Basic|Token|ApiKey|Digest)\s+", re.IGNORECASE)
+_PARAMETER = re.compile(r"[?&;]([^=&;#\s]+)=([^&;#\s]+)")
+_PATH = re.compile(r"(?:~?/|\.{1,2}[/\\]|[A-Za-z]:[\\/](?!/))")
+_FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
+
+SecretSpan = tuple[int, int, str]
+"""Where a secret stands in a text, and what it is called there."""
+
+
+@dataclass(frozen=True)
+class ExtractedSecrets:
+    """An entry without its secrets."""
+
+    entry: dict[str, Any]
+    values: dict[str, str]
+    """Variable → value."""
+
+
+class VariableNames:
+    """Names for secrets: one name never means two values, here or in the environment, which would win."""
+
+    def __init__(self, environ: Mapping[str, str], known: Mapping[str, str]) -> None:
+        self._environ, self._values = environ, dict(known)
+
+    def assign_name(self, server: str, wanted: str, value: str, *, allow_unprefixed: bool = False) -> str:
+        """A variable for a value; `own` is whether the wanted name is the server's own word for it."""
+        plain, prefixed = _to_variable_name(wanted), _to_variable_name(f"{server}_{wanted}")
+        for candidate in chain(
+            (plain,) if allow_unprefixed else (), (prefixed,), (f"{prefixed}_{n}" for n in count(2))
+        ):
+            if self._values.get(candidate, value) == value and self._environ.get(candidate, value) == value:
+                self._values[candidate] = value
+                return candidate
+        raise AssertionError("counting does not end")
+
+    def reserve(self, names: Mapping[str, str]) -> None:
+        """Names that stand for what is not known yet: nothing else may be called so."""
+        for name in names:
+            self._values.setdefault(name, f"\0{name}")
+
+
+def extract_secrets(server: str, entry: Mapping[str, Any], variables: VariableNames) -> ExtractedSecrets:
+    """The entry with every secret in a variable."""
+    values: dict[str, str] = {}
+
+    def make_namer(allow_unprefixed: bool) -> Callable[[str, str], str]:
+        def name_secret(wanted: str, value: str) -> str:
+            variable = variables.assign_name(server, wanted, value, allow_unprefixed=allow_unprefixed)
+            values[variable] = value
+            return variable
+
+        return name_secret
+
+    taken = dict(entry)
+    for key, own in (("env", True), ("headers", False), ("query", False)):
+        if isinstance(mapping := taken.get(key), dict):
+            given = cast("dict[str, Any]", mapping)
+            taken[key] = {
+                name: _replace_spans(
+                    text, list(_find_in_named_value(name, text, header=key == "headers")), make_namer(own)
+                )
+                if isinstance(text, str)
+                else text
+                for name, text in given.items()
+            }
+    for key in ("url", "base_url", "openapi"):
+        if isinstance(text := taken.get(key), str):
+            taken[key] = _replace_spans(text, list(_find_in_text(text)), make_namer(False))
+    if isinstance(args := taken.get("args"), list):
+        taken["args"] = list(_extract_from_args(cast("list[Any]", args), make_namer(False)))
+    return ExtractedSecrets(taken, values)
+
+
+def _to_variable_name(text: str) -> str:
+    word = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper() or "SECRET"
+    return f"_{word}" if word[0].isdigit() else word
+
+
+def _is_secret_name(name: str) -> bool:
+    return bool(SECRET_NAME.search(name) or _PASSWORD_NAME.search(name))
+
+
+def _find_in_named_value(name: str, text: str, *, header: bool) -> Iterator[SecretSpan]:
+    """The secret of a variable or header: all of it where the name says so, else what looks like one."""
+    if not _is_secret_name(name):
+        yield from ((start, end, name if called == "secret" else called) for start, end, called in _find_in_text(text))
+    elif PLACEHOLDER.search(text):
+        yield from ((start, end, name) for start, end, _ in _find_in_text(text))
+    elif not _NOT_SECRET.fullmatch(text):
+        scheme = _AUTH_SCHEME.match(text) if header else None
+        bearer = scheme is not None and name.lower() == "authorization"
+        yield (scheme.end() if scheme else 0, len(text), "token" if bearer else name)
+
+
+def _extract_from_args(args: Sequence[Any], name_secret: Callable[[str, str], str]) -> Iterator[Any]:
+    before = ""
+    for arg in args:
+        if not isinstance(arg, str):
+            yield arg
+            continue
+        yield _replace_spans(arg, list(_find_in_arg(arg, before)), name_secret)
+        before = arg
+
+
+def _find_in_arg(arg: str, before: str) -> Iterator[SecretSpan]:
+    """Where the secrets of an argument are; the one after `--token`, `-e` or `-H` is judged by that."""
+    name, sign, value = arg.partition("=")
+    header, colon, told = arg.partition(":")
+    if before in ENV_FLAGS and sign:
+        yield from _shift_spans(_find_in_named_value(name, value, header=False), len(name) + 1)
+    elif before in HEADER_FLAGS and colon:
+        gap = len(told) - len(told.lstrip())
+        yield from _shift_spans(_find_in_named_value(header, told[gap:], header=True), len(header) + 1 + gap)
+    elif _FLAG.fullmatch(name) and sign and _is_secret_name(name):
+        yield from _shift_spans(_find_in_named_value(name, value, header=False), len(name) + 1)
+    elif _FLAG.fullmatch(before) and _is_secret_name(before) and not arg.startswith("-"):
+        yield from _find_in_named_value(before, arg, header=False)
+    else:
+        yield from _find_in_text(arg)
+
+
+def _shift_spans(spans: Iterator[SecretSpan], by: int) -> Iterator[SecretSpan]:
+    return ((start + by, end + by, name) for start, end, name in spans)
+
+
+def _find_in_text(text: str) -> Iterator[SecretSpan]:
+    """What looks like a secret wherever it stands: in an address, after a scheme or a telling name, by its shape."""
+    for match in USERINFO.finditer(text):
+        user, colon, password = match.group()[3:-1].partition(":")
+        if colon and password:
+            yield match.start() + 3 + len(user) + 1, match.end() - 1, "password"
+        elif user and not colon:
+            yield match.start() + 3, match.end() - 1, "token"  # in the place of a name
+    for match in _PARAMETER.finditer(text):
+        if _is_secret_name(match[1]):
+            yield match.start(2), match.end(2), match[1]
+    for match in AUTH_SCHEME.finditer(text):
+        start = match.start() + len(match[1])
+        yield start + len(text[start:]) - len(text[start:].lstrip()), match.end(), "token"
+    for pattern in (ASSIGNED_SECRET, FLAG_SECRET):
+        for match in pattern.finditer(text):
+            yield match.start(2), match.end(2), match[1].strip(" \t\"':=-") or "secret"
+    if _PATH.match(text):
+        return  # folders are often named by something that looks random
+    for match in SECRET_SHAPES.finditer(text):
+        yield match.start(), match.end(), "secret"
+
+
+def _replace_spans(text: str, spans: list[SecretSpan], name_secret: Callable[[str, str], str]) -> str:
+    if not spans or ONLY_PLACEHOLDERS.fullmatch(text):
+        return text
+    kept = [match.span() for match in PLACEHOLDER.finditer(text)]
+    parts: list[str] = []
+    end = 0
+    for start, stop, name in sorted(spans, key=lambda span: (span[0], -span[1])):
+        # What is found twice is taken once, and a placeholder is somebody's variable already.
+        if start < end or start == stop or any(start < last and first < stop for first, last in kept):
+            continue
+        parts += [text[end:start], f"${{{name_secret(name, text[start:stop])}}}"]
+        end = stop
+    return "".join([*parts, text[end:]])

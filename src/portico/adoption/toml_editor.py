@@ -1,0 +1,187 @@
+"""Puts one table into a TOML text and takes it out again, touching nothing else.
+
+Text in, text out, with the same functions as for JSON. Knows tables with headers; what is written in one line
+(`a = { … }`) cannot be changed here, and the caller, who reads every result again, notices.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.config_file.tree_reader import ConfigSyntaxError
+
+_TOKEN = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|'
+    r"'''.*?'{3,5}|"
+    r'"(?:[^"\\\n]|\\.)*+"|'
+    r"'[^'\n]*+'|"
+    r"\#[^\n]*+|[\[\]{}\n]",
+    re.DOTALL,
+)
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_LINE = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TomlTable:
+    """A header and what stands under it, up to the end of its last line; comments after that are the next one's."""
+
+    path: tuple[str, ...]
+    start: int
+    end: int
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The data of a text; raises Unreadable, with the line."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = _LINE.search(str(error))
+        line = int(found.group(1)) if found else text.count("\n") + 1
+        raise ConfigSyntaxError(line, f"not TOML: {_LINE.sub('', str(error)).strip() or 'nested too deeply'}") from None
+
+
+def find_line(text: str, keys: Sequence[str]) -> int:
+    """The line of the table at these keys, or of what looks like its key."""
+    for table in _iter_tables(text):
+        if table.path[: len(keys)] == tuple(keys):
+            return text.count("\n", 0, table.start) + 1
+    for key in reversed(keys):
+        found = re.search(rf"^[^#\n]*?\b{re.escape(key)}\b", text, re.MULTILINE)
+        if found:
+            return text.count("\n", 0, found.end()) + 1
+    return 1
+
+
+def set_value(text: str, keys: Sequence[str], value: Any) -> str:
+    """The text with this table at these keys: where it stood, else at the end."""
+    newline = _detect_newline(text)
+    written = newline.join(_render_table(keys, value))
+    tables = _find_tables(text, keys)
+    if not tables:
+        return set_raw(text, keys, written + newline)
+    first = tables[0]
+    tail = newline if text[: first.end].endswith("\n") else ""
+    for other in reversed(tables[1:]):
+        text = text[: other.start] + text[other.end :]
+    return text[: first.start] + written + tail + text[first.end :]
+
+
+def get_raw(text: str, keys: Sequence[str]) -> str | None:
+    """The tables at and under these keys as they are written."""
+    newline = _detect_newline(text)
+    found = [text[table.start : table.end].rstrip("\r\n") + newline for table in _find_tables(text, keys)]
+    return newline.join(found) or None
+
+
+def set_raw(text: str, keys: Sequence[str], raw_value: str) -> str:
+    """The text with these lines after a blank one at the end; a text without a last newline stays without."""
+    newline = _detect_newline(text)
+    if not text.strip():
+        return text + raw_value
+    if not text.endswith("\n"):
+        return text + newline * 2 + raw_value.rstrip("\r\n")
+    blank = re.search(r"\n[ \t]*\r?\n\Z", text) is not None
+    return text + ("" if blank else newline) + raw_value
+
+
+def remove(text: str, keys: Sequence[str]) -> str:
+    """The text without the tables at and under these keys, and without the blank line before each."""
+    tables = _find_tables(text, keys)
+    if not tables:
+        raise KeyError(keys[-1])
+    for table in reversed(tables):
+        head, tail = text[: table.start], text[table.end :]
+        if not tail and not text.endswith("\n"):
+            head = re.sub(r"(?:\r?\n){1,2}\Z", "", head)
+        else:
+            head = re.sub(r"(\n|\A)[ \t]*\r?\n\Z", r"\1", head)
+        text = head + tail
+    return text
+
+
+def _detect_newline(text: str) -> str:
+    found = text.find("\n")
+    return "\r\n" if found > 0 and text[found - 1] == "\r" else "\n"
+
+
+def _find_tables(text: str, keys: Sequence[str]) -> list[TomlTable]:
+    return [table for table in _iter_tables(text) if table.path[: len(keys)] == tuple(keys)]
+
+
+def _iter_tables(text: str) -> Iterator[TomlTable]:
+    path: tuple[str, ...] | None = None
+    start = end = at = 0
+    while at < len(text):
+        stop, said = _scan_statement(text, at)
+        begin = at
+        at = stop
+        if not said:
+            continue
+        line = text[begin:stop]
+        if line.lstrip(" \t").startswith("["):
+            if path is not None:
+                yield TomlTable(path, start, end)
+            path, start = _parse_header(line), begin
+        end = stop
+    if path is not None:
+        yield TomlTable(path, start, end)
+
+
+def _scan_statement(text: str, at: int) -> tuple[int, bool]:
+    """Where the line, or the value that goes over several, ends; and whether it says anything."""
+    begin, depth, said = at, 0, False
+    for found in _TOKEN.finditer(text, at):
+        mark = found.group()
+        said = said or bool(text[at : found.start()].strip()) or mark[0] not in "#\n"
+        at = found.end()
+        depth += mark in ("[", "{")
+        depth -= mark in ("]", "}")
+        if mark == "\n" and depth <= 0:
+            return at, said
+    return len(text), said or bool(text[begin:].strip() and text[at:].strip())
+
+
+def _parse_header(header: str) -> tuple[str, ...]:
+    """`[a."b.c"]` → a, b.c"""
+    found: Any = tomllib.loads(header)
+    path: list[str] = []
+    while found:
+        if isinstance(found, list):
+            found = cast("list[Any]", found)[0]
+            continue
+        key, found = next(iter(cast("dict[str, Any]", found).items()))
+        path.append(key)
+    return tuple(path)
+
+
+def _render_table(keys: Sequence[str], value: dict[str, Any]) -> list[str]:
+    return [
+        f"[{'.'.join(map(_render_key, keys))}]",
+        *(f"{_render_key(key)} = {_render_value(inner)}" for key, inner in value.items()),
+    ]
+
+
+def _render_key(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) else _render_text(key)
+
+
+def _render_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_render_value, cast('list[Any]', value)))}]"
+    if isinstance(value, dict):
+        inner = ", ".join(
+            f"{_render_key(key)} = {_render_value(item)}" for key, item in cast("dict[str, Any]", value).items()
+        )
+        return f"{{ {inner} }}" if inner else "{}"
+    return _render_text(value) if isinstance(value, str) else str(value).lower()
+
+
+def _render_text(text: str) -> str:
+    escaped = "".join(
+        f"\\u{ord(char):04x}" if ord(char) < 32 or ord(char) == 127 else f"\\{char}" if char in '"\\' else char
+        for char in text
+    )
+    return f'"{escaped}"'

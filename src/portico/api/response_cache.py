@@ -1,0 +1,95 @@
+"""Answers as bytes, rendered once for as long as they are good, and what makes a client's copy of one still good."""
+
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from portico.json_text import json_codec
+
+HOUR_S = 3_600
+NO_STORE = "no-store"
+REVALIDATE = "private, max-age=0, must-revalidate"
+MAX_BODIES = 512
+MAX_BYTES = 32 * 2**20
+_ETAG_PATTERN = re.compile(r'(?:W/)?("[^"]*")')
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedBody:
+    """An answer, and the tag that changes whenever a byte of it does."""
+
+    content: bytes
+    etag: str
+
+    @classmethod
+    def from_value(cls, value: Any) -> "RenderedBody":
+        """A value as JSON."""
+        content = json_codec.dumps(value)
+        return cls(content, f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"')
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedBody:
+    body: RenderedBody
+    expires_at: float
+
+
+class ResponseCache:
+    """Keeps answers until their time is up; the ones asked for longest ago go first when there are too many."""
+
+    def __init__(
+        self, clock: Clock = time.monotonic, max_entries: int = MAX_BODIES, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._clock, self._max_entries, self._max_bytes = clock, max_entries, max_bytes
+        self._entries: OrderedDict[Hashable, _CachedBody] = OrderedDict()
+        self._bytes = 0
+
+    def get_or_render(self, key: Hashable, ttl_s: float, render: Callable[[], Any]) -> RenderedBody:
+        """The answer kept under `key`, or a new one that is then kept for so long."""
+        now = self._clock()
+        kept = self._entries.get(key)
+        if kept is not None and now < kept.expires_at:
+            self._entries.move_to_end(key)
+            return kept.body
+        body = RenderedBody.from_value(render())
+        self._remove(key)
+        self._entries[key] = _CachedBody(body, now + ttl_s)
+        self._bytes += len(body.content)
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            self._remove(next(iter(self._entries)))
+        return body
+
+    def _remove(self, key: Hashable) -> None:
+        if (kept := self._entries.pop(key, None)) is not None:
+            self._bytes -= len(kept.body.content)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def make_response(request: Request, body: RenderedBody, cache_control: str) -> Response:
+    """A body on the wire; 304 without it where the client has it already."""
+    headers = {"Cache-Control": cache_control, "ETag": body.etag}
+    if has_matching_etag(request.headers.getlist("if-none-match"), body.etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body.content, headers=headers, media_type="application/json")
+
+
+def make_uncached_response(value: Any) -> Response:
+    """An answer that is true only now."""
+    return Response(json_codec.dumps(value), headers={"Cache-Control": NO_STORE}, media_type="application/json")
+
+
+def has_matching_etag(if_none_match: list[str], etag: str) -> bool:
+    """Whether an `If-None-Match` names this tag; weak tags count as well (RFC 9110 §13.1.2)."""
+    listed = ", ".join(if_none_match).strip()
+    return listed == "*" or etag in _ETAG_PATTERN.findall(listed)

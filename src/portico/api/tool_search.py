@@ -1,0 +1,151 @@
+"""Which tools a question finds: the ranking that agents get where something is looked for, else the hottest first."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from portico.access import Caller
+from portico.api.pagination import (
+    PagedList,
+    PageRequest,
+    add_continuation,
+    render_list_page,
+    take_fitting_cards,
+    to_json_text,
+)
+from portico.api.tiers import look_up_tool_card
+from portico.catalog.tool import Tool
+from portico.catalog.visible_text import sanitize_text
+from portico.events import SearchCompleted, ToolsFound
+from portico.meta_tools import search_page
+from portico.meta_tools.no_match import detect_no_match, find_similar_names, render_unmatched
+from portico.meta_tools.search_request import PreparedSearch, SearchRequest
+from portico.meta_tools.search_tools import SearchService
+from portico.profiles.cards import Card
+from portico.profiles.profile_state import ProfileState
+from portico.rendering.lines import compute_remaining_tokens, to_short_line
+from portico.search import SearchFilters
+from portico.usage.ranked_catalog import RankedCatalog
+from portico.usage.statistics import Statistics
+
+REST_CALLER = Caller(name="rest")
+_MAX_TWINS = 5
+_MAX_DESCRIPTION_TOKENS = 30
+
+
+@dataclass(frozen=True)
+class ApiToolSearch:
+    """Finds tools for whoever uses the API."""
+
+    profile_state: ProfileState
+    search_service: SearchService
+
+    async def find_page(self, request: SearchRequest, page_request: PageRequest, listing: PagedList) -> Card:
+        """A page of the tools that a question finds; raises UnknownName for a filter's name that is not here."""
+        if request.query:
+            return await self._rank(request, page_request, listing)
+        return self._list_filtered(request, page_request, listing)
+
+    async def _rank(self, request: SearchRequest, page_request: PageRequest, listing: PagedList) -> Card:
+        started = time.perf_counter()
+        vector, search = await self.search_service.prepare_search(self.profile_state.snapshot, request, REST_CALLER)
+        if self.profile_state.usage_data is not None:
+            # The figures that the answer shows, so that no tool passes with one that it should not.
+            search = replace(search, facts=self.profile_state.usage_data.tool_usage.facts)
+        body, found = _render_search_page(self.profile_state, search, page_request, listing)
+        bus = self.search_service.bus
+        if bus is not None:
+            bus.publish(SearchCompleted(time.perf_counter() - started, bool(found)))
+        if found and bus is not None and bus.has_subscribers(ToolsFound):
+            bus.publish(ToolsFound(request.query, found, REST_CALLER, vector))
+        return body
+
+    def _list_filtered(self, request: SearchRequest, page_request: PageRequest, listing: PagedList) -> Card:
+        filters, head = request.build_filters(self.profile_state.snapshot), Card()
+        tools = _select_hottest_first(self.profile_state.ranked_catalog, filters)
+        if filters.tags:
+            wanted = set(map(str.casefold, filters.tags))
+            tools = [tool for tool in tools if not wanted.isdisjoint(map(str.casefold, self._collect_tags(tool)))]
+        if filters.max_latency_ms is not None or filters.min_success_rate is not None:
+            used = self.profile_state.statistics_by_tool
+            head = {} if used else {"note": search_page.UNMEASURED_NOTE}
+            tools = [
+                tool for tool in tools if (use := used.get(tool.address)) is None or _is_within_filters(use, filters)
+            ]
+        return render_list_page(
+            "tools", tools, lambda tool: look_up_tool_card(self.profile_state, tool), page_request, listing, head
+        )
+
+    def _collect_tags(self, tool: Tool) -> tuple[str, ...]:
+        return (*self.profile_state.snapshot.servers[tool.server].tags, *tool.tags)
+
+
+def _render_search_page(
+    profile_state: ProfileState, search: PreparedSearch, page_request: PageRequest, listing: PagedList
+) -> tuple[Card, tuple[str, ...]]:
+    page = search_page.rank_page(search, page_request.size, page_request.start)
+    ranking = page.ranking
+    head: Card = {"fit": "none" if ranking.is_weak or not ranking.total else "unsure" if ranking.is_unsure else "good"}
+    told = detect_no_match(search, ranking, tuple(name for hit in page.hits for name in (hit.id, *hit.duplicates)))
+    if told is not None:
+        near = [
+            {"server": one.name, "description": to_short_line(one.description, _MAX_DESCRIPTION_TOKENS)}
+            for one in told.servers
+        ]
+        head |= {
+            "verdict": told.verdict,
+            "near_servers": near,
+            "nearest": [sanitize_text(name) for name in told.similar_names],
+        }
+    elif not ranking.total:
+        head |= {
+            "verdict": render_unmatched(search),
+            "nearest": [sanitize_text(name) for name in find_similar_names(search)],
+        }
+    if search.is_unmeasured:
+        head["note"] = search_page.UNMEASURED_NOTE
+    head = {key: value for key, value in head.items() if value}
+    where = {
+        "page": page_request.start // page_request.size + 1,
+        "page_size": page_request.size,
+        "total_count": ranking.total,
+    }
+    longest = {
+        **head,
+        "tools": [],
+        "pagination": where,
+        "left_out": 100,
+        "next": listing.build_next_url(page_request, page_request.size),
+    }
+    left = compute_remaining_tokens(page_request.max_tokens, to_json_text(longest), listing.version)
+
+    def render_hit(position: int) -> Card:
+        hit = page.hits[position]
+        twins = [sanitize_text(name) for name in hit.duplicates[:_MAX_TWINS]]
+        return {**look_up_tool_card(profile_state, search.snapshot.tools[hit.id]), **({"also": twins} if twins else {})}
+
+    cards = take_fitting_cards(map(render_hit, range(len(page.hits))), left)
+    body: Card = {"tools": cards, **head, "pagination": where}
+    found = tuple(name for hit in page.hits[: len(cards)] for name in (hit.id, *hit.duplicates))
+    return add_continuation(
+        body, page_request, listing, len(cards), len(page.hits), page.has_more(len(cards)) and bool(cards)
+    ), found
+
+
+def _select_hottest_first(shelves: RankedCatalog, filters: SearchFilters) -> Sequence[Tool]:
+    """The tools of the server or the category, or all; the narrowest list that is already in order is read."""
+    if filters.groups:
+        tools = [tool for name in filters.groups for tool in shelves.list_server_tools(name)]
+        wanted = set(filters.categories)
+        category = shelves.snapshot.get_category
+        return [tool for tool in tools if category(tool.address) in wanted] if wanted else tools
+    if filters.categories:
+        return [
+            tool for key in filters.categories if key in shelves.categories for tool in shelves.categories[key].tools
+        ]
+    return shelves.all_tools
+
+
+def _is_within_filters(statistics: Statistics, filters: SearchFilters) -> bool:
+    quick = filters.max_latency_ms is None or statistics.p50_ms <= filters.max_latency_ms
+    return quick and (filters.min_success_rate is None or statistics.success_rate >= filters.min_success_rate)

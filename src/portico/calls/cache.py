@@ -1,0 +1,248 @@
+"""Answers that are kept for a while, so that the same question need not be asked twice; and once at the same time.
+
+Off unless a server's configuration gives a time: `readOnlyHint` says that a tool changes nothing, not that its answer
+stays true, and only whoever set the server up knows how stale an answer may be. With a time for the server, its tools
+that say they are read-only are kept; a tool named with a time of its own is taken to be, whatever it says.
+
+An answer is dropped when its time is over, when its tool's definition changes, when a tool of the same server that may
+change things is called, and when there is no room. Errors are never kept. Entries are JSON text: exact in size, small
+in memory, and nobody can change the next caller's copy.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import orjson
+
+from portico.access import Caller
+from portico.catalog.tool import Tool
+from portico.events import CatalogChanged, Event
+from portico.json_text import json_codec
+from portico.json_text.part_stream import estimate_size
+from portico.results.marks import CACHED, add_marks
+from portico.upstream.backend import Raw
+
+MAX_BYTES = 32 * 1024**2
+MAX_ENTRIES = 10_000
+MAX_ENTRY_BYTES = 1024**2
+"""A larger answer is not kept: decoding it would hold up the event loop, and result handles keep it anyway."""
+_ENTRY_OVERHEAD_BYTES = 400
+"""Bytes of an entry beside its text."""
+
+CacheKey = tuple[str, str, str, str, bytes]
+
+
+@dataclass(frozen=True)
+class CacheRule:
+    """How long answers of one server are kept."""
+
+    ttl_s: float = 0
+    """For its tools that say they are read-only; 0 keeps none."""
+    tools: Mapping[str, float] = field(default_factory=dict)
+    """Globs of tool names with their own time; the first that fits counts."""
+
+    def get_ttl(self, tool: Tool) -> float:
+        """How long an answer of this tool is kept."""
+        for pattern, seconds in self.tools.items():
+            if fnmatchcase(tool.name, pattern):
+                return seconds
+        return self.ttl_s if is_read_only(tool) else 0
+
+
+def is_read_only(tool: Tool) -> bool:
+    """Whether a tool's own annotations say that it changes nothing."""
+    return tool.annotations.get("readOnlyHint") is True
+
+
+def build_cache_key(tool: Tool, arguments: Mapping[str, Any], caller: Caller, *, isolated: bool) -> CacheKey | None:
+    """What makes two calls the same; None where the arguments cannot be compared."""
+    try:
+        text = orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # numbers beyond 64 bits: rare enough to be asked each time
+        return None
+    return tool.address, tool.hash, caller.profile, caller.instance_key if isolated else "", text
+
+
+@dataclass
+class _CacheEntry:
+    body: bytes
+    stored_at: float
+    expires_at: float
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + _ENTRY_OVERHEAD_BYTES
+
+
+@dataclass
+class _InFlightCall:
+    task: "asyncio.Task[Raw]"
+    waiter_count: int = 0
+
+
+class ResultCache:
+    """Keeps answers. One event loop's own."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, CacheRule],
+        isolated: Collection[str] = (),
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_entries: int = MAX_ENTRIES,
+        max_entry_bytes: int = MAX_ENTRY_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`rules` by server; `isolated` names the servers where each session has its own state."""
+        self.configure(rules, isolated)
+        self._max_bytes, self._max_entries, self._max_entry_bytes = max_bytes, max_entries, max_entry_bytes
+        self._clock = clock
+        self._entries: OrderedDict[CacheKey, _CacheEntry] = OrderedDict()
+        self._size_bytes = 0
+        self._in_flight: dict[CacheKey, _InFlightCall] = {}
+        self._change_counts: dict[str, int] = {}
+        """How often each server may have changed: an answer that was asked before a change is not kept after it."""
+        self.hits = self.misses = 0
+
+    def configure(self, rules: Mapping[str, CacheRule], isolated: Collection[str]) -> None:
+        """Keep answers by these rules from now on; what is kept already stays for the time it was given."""
+        self._rules = {server: rule for server, rule in rules.items() if rule.ttl_s > 0 or any(rule.tools.values())}
+        self._isolated = frozenset(isolated)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory the answers take."""
+        return self._size_bytes
+
+    async def get_or_call(
+        self, tool: Tool, arguments: Mapping[str, Any], caller: Caller, call_tool: Callable[[], Awaitable[Raw]]
+    ) -> Raw:
+        """The kept answer, that of the same question now being asked, or a new one."""
+        rule = self._rules.get(tool.server)
+        ttl = rule.get_ttl(tool) if rule else 0
+        key = build_cache_key(tool, arguments, caller, isolated=tool.server in self._isolated) if ttl > 0 else None
+        if key is None:
+            if rule is None:
+                return await call_tool()
+            return await self._call_uncached(tool, call_tool)
+        if (kept := self._get_cached(key)) is not None:
+            self.hits += 1
+            return kept
+        self.misses += 1
+        return await self._call_shared(key, tool.server, ttl, call_tool)
+
+    def invalidate(self, server: str, tools: Collection[str] | None = None) -> None:
+        """Drop what is kept of these tools (addresses) of a server, or of all."""
+        self._change_counts[server] = self._change_counts.get(server, 0) + 1
+        start = f"{server}."
+
+        def is_affected(key: CacheKey) -> bool:
+            return key[0] in tools if tools is not None else key[0].startswith(start)
+
+        for key in list(filter(is_affected, self._entries)):
+            self._drop(key)
+        # Who is waiting gets what was asked before; who comes now must not.
+        for key in list(filter(is_affected, self._in_flight)):
+            del self._in_flight[key]
+
+    def handle_event(self, event: Event) -> None:
+        """Drop the answers of tools that changed or went; subscribe it to `CatalogChanged`."""
+        if isinstance(event, CatalogChanged) and event.tools_changed:
+            self.invalidate(event.server, {*event.changed, *event.removed})
+
+    def expire(self) -> None:
+        """Drop what is over its time; for housekeeping."""
+        now = self._clock()
+        for key in [key for key, entry in self._entries.items() if entry.expires_at <= now]:
+            self._drop(key)
+
+    async def _call_uncached(self, tool: Tool, call_tool: Callable[[], Awaitable[Raw]]) -> Raw:
+        """A call that is not kept; one that may change its server makes what is kept of it doubtful."""
+        if is_read_only(tool):
+            return await call_tool()
+        self.invalidate(tool.server)
+        try:
+            return await call_tool()
+        finally:
+            self.invalidate(tool.server)
+
+    def _get_cached(self, key: CacheKey) -> Raw | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        now = self._clock()
+        if entry.expires_at <= now:
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        result: Raw = json_codec.loads(entry.body)
+        return add_marks(result, {CACHED: {"age_s": round(now - entry.stored_at, 3)}})
+
+    async def _call_shared(
+        self, key: CacheKey, server: str, ttl: float, call_tool: Callable[[], Awaitable[Raw]]
+    ) -> Raw:
+        flight = self._in_flight.get(key)
+        shared = flight is not None
+        if flight is None:
+            flight = _InFlightCall(
+                asyncio.create_task(self._call_and_store(key, server, ttl, call_tool), name=f"call {key[0]}")
+            )
+            self._in_flight[key] = flight
+        flight.waiter_count += 1
+        try:
+            result = await asyncio.shield(flight.task)
+        except asyncio.CancelledError:
+            if flight.waiter_count == 1 and not flight.task.done():
+                # The last who wanted it is gone. Awaited, so that the upstream has been told when this returns.
+                if self._in_flight.get(key) is flight:
+                    del self._in_flight[key]
+                flight.task.cancel()
+                await asyncio.wait({flight.task})
+            raise
+        finally:
+            flight.waiter_count -= 1
+        return dict(result) if shared else result
+
+    async def _call_and_store(
+        self, key: CacheKey, server: str, ttl: float, call_tool: Callable[[], Awaitable[Raw]]
+    ) -> Raw:
+        changes = self._change_counts.get(server, 0)
+        try:
+            result = await call_tool()
+        finally:
+            if (flight := self._in_flight.get(key)) and flight.task is asyncio.current_task():
+                del self._in_flight[key]
+        if changes == self._change_counts.get(server, 0):
+            self._store(key, result, ttl)
+        return result
+
+    def _store(self, key: CacheKey, result: Raw, ttl: float) -> None:
+        if result.get("isError") or result.get("resultType", "complete") != "complete":
+            return
+        if estimate_size(result, self._max_entry_bytes) >= self._max_entry_bytes:
+            return
+        try:
+            body = json_codec.dumps(result)
+        except (TypeError, ValueError, RecursionError):
+            return
+        if len(body) > self._max_entry_bytes:
+            return
+        now = self._clock()
+        self._drop(key)
+        self._entries[key] = entry = _CacheEntry(body, now, now + ttl)
+        self._size_bytes += entry.size + len(key[4])
+        while self._size_bytes > self._max_bytes or len(self._entries) > self._max_entries:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: CacheKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._size_bytes -= entry.size + len(key[4])

@@ -1,0 +1,25 @@
+"""`Mcp-Param-*`: arguments that a modern server wants mirrored into HTTP headers (`x-mcp-header` in its schema)."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from portico.catalog.tool import Tool
+
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+def build_param_headers(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    """The headers this call needs; almost always none."""
+    if b'"x-mcp-header"' not in tool.blob:
+        return _NO_HEADERS
+    from mcp.shared.inbound import mcp_param_headers
+
+    return mcp_param_headers(_get_header_map(tool), arguments)
+
+
+@lru_cache(maxsize=1_024)
+def _get_header_map(tool: Tool) -> Mapping[tuple[str, ...], str]:
+    from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+
+    return {} if find_invalid_x_mcp_header(tool.input_schema) else x_mcp_header_map(tool.input_schema)

@@ -1,0 +1,258 @@
+"""Count the work of checking a value against a JSON Schema before it is done. Pure.
+
+A validator holds the interpreter's lock until it has finished. A few lines of schema (nested `anyOf`, shared
+references, recursion) can apply to one value millions of times, and a schema may come from a hostile server as a value
+may come from a hostile client. The number of checks is at most the number of values times the *peak*: the most
+subschemas that apply to any one of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.catalog.schema_references import resolve_pointer
+
+MAX_PEAK = 10_000
+"""Where counting ends: a schema of that peak is not used."""
+MAX_STEPS = 4_000
+"""Subschemas that are counted for one peak."""
+MAX_LEVELS = 64
+"""Levels of a value that a recursive schema is followed through."""
+MAX_VALUES = 50_000
+"""Where the counting of values ends, which takes 0.2 µs each: a value of more is not checked."""
+
+_WORD_BITS = 64
+_LONG_CHECKS = 16
+"""Checks that a comparison of two integers beyond 64 bits takes as long as."""
+_FRACTION_CHECKS = 1_000
+"""Checks that a `multipleOf` with a fraction takes as long as: it computes with big rationals."""
+
+
+@dataclass(frozen=True)
+class ValueSize:
+    """The size of a JSON value."""
+
+    values: int
+    """Nodes; an integer beyond 64 bits counts as many as comparing it takes, with all others of them too."""
+    chars: int
+    """Characters of its strings and keys."""
+    levels: int
+    """Levels of nesting; 0 for a scalar."""
+
+
+def measure_value(value: Any, max_values: int = MAX_VALUES) -> ValueSize:
+    """Count a value's nodes, characters and levels, up to where there are more than `most` nodes."""
+    values, chars, levels, long = 1, 0, 0, 0
+    pending: list[Any] = [value]
+    while pending and values <= max_values:
+        level: list[Any] = []
+        for one in pending:
+            if isinstance(one, str):
+                chars += len(one)
+            elif isinstance(one, dict):
+                values += len(one)
+                if values > max_values:
+                    break
+                chars += sum(map(len, cast("dict[str, Any]", one)))
+                level += one.values()
+            elif isinstance(one, list):
+                values += len(one)
+                if values > max_values:
+                    break
+                level += one
+            elif isinstance(one, int) and (words := one.bit_length() // _WORD_BITS):
+                # `uniqueItems` has no hash of these, and compares each with all others.
+                long += 1
+                values += words * words + _LONG_CHECKS * long
+        levels += bool(level)
+        pending = level
+    return ValueSize(values, chars, levels)
+
+
+class PeakCounter:
+    """Counts the most subschemas of a schema that apply to one value."""
+
+    def __init__(self, schema: dict[str, Any], *, patterns_only: bool = False) -> None:
+        """`patterns_only` counts the regular expressions and formats alone."""
+        self._root = schema
+        self._patterns_only = patterns_only
+        self._counts: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._steps = 0
+        self._recursive = False
+        self._unlimited_peak: int | None = None
+        self._peaks: dict[int, int] = {}
+        """Of a recursive schema, by levels: one that is too much to count is not counted with every call."""
+
+    def count_peak(self, levels: int) -> int:
+        """The peak for values with so many levels; MAX_PEAK or more where it is too much to count."""
+        if self._unlimited_peak is None and not self._recursive:
+            try:
+                self._unlimited_peak = self._count(-1)
+            except _RecursiveSchemaError:
+                self._recursive = True
+        if self._unlimited_peak is not None:
+            return self._unlimited_peak
+        if levels > MAX_LEVELS:
+            return MAX_PEAK
+        if levels not in self._peaks:
+            self._peaks[levels] = self._count(levels)
+        return self._peaks[levels]
+
+    def _count(self, levels: int) -> int:
+        self._steps = 0
+        try:
+            return max(self._count_node(self._root, levels))
+        except (_TooCostlyError, RecursionError):
+            return MAX_PEAK
+
+    def _count_node(self, node: Any, levels: int) -> tuple[int, int]:
+        """How many subschemas apply to the value itself, and at most to one value inside it."""
+        if not isinstance(node, dict):
+            return (0 if self._patterns_only else 1), 0
+        key = (id(node), levels)
+        if key in self._counts:
+            known = self._counts[key]
+            if known is None:
+                # Reached from itself: through children, it is recursive; in place, it never ends.
+                raise _RecursiveSchemaError if levels < 0 else _TooCostlyError
+            return known
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise _TooCostlyError
+        self._counts[key] = None
+        try:
+            schema = cast("dict[str, Any]", node)
+            here = self._count_own(schema)
+            below = 0
+            if not _CHILD_KEYWORDS.isdisjoint(schema):
+                below = self._count_children(schema, levels)
+            if not _IN_PLACE_KEYWORDS.isdisjoint(schema):
+                for part in _iter_in_place_subschemas(schema, self._root):
+                    part_here, part_below = self._count_node(part, levels)
+                    here += part_here
+                    below += part_below
+            if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+                # These apply everything beside them once more.
+                here *= 2
+                below *= 2
+        except BaseException:
+            del self._counts[key]
+            raise
+        if max(here, below) >= MAX_PEAK:
+            raise _TooCostlyError
+        self._counts[key] = here, below
+        return here, below
+
+    def _count_own(self, schema: dict[str, Any]) -> int:
+        if self._patterns_only:
+            names = schema.get("patternProperties")
+            matched = ("pattern" in schema) + ("format" in schema)
+            return matched + (len(names) if isinstance(names, dict) else 0)
+        checks = 1
+        if isinstance(names := schema.get("required"), list):
+            checks += len(names)
+        for key in _REQUIRING_KEYWORDS:
+            checks += sum(len(names) for names in _get_values(schema.get(key)) if isinstance(names, list))
+        if isinstance(properties := schema.get("properties"), dict):
+            checks += len(properties) // 8
+        for key in _QUOTED_KEYWORDS:
+            if key in schema:
+                # An error has a copy of them; containers in `enum` are compared one after another.
+                size = measure_value(schema[key])
+                checks += size.values // 8 + size.chars // 1_000
+        if isinstance(choices := schema.get("enum"), list):
+            checks += sum(measure_value(one).values for one in choices if isinstance(one, dict | list))
+        if isinstance(divisor := schema.get("multipleOf"), float) and not divisor.is_integer():
+            checks += _FRACTION_CHECKS
+        return checks
+
+    def _count_children(self, schema: dict[str, Any], levels: int) -> int:
+        if levels == 0:  # a scalar
+            return 0
+
+        def count_node_peak(node: Any) -> int:
+            return max(self._count_node(node, max(levels - 1, -1)))
+
+        def find_highest_peak(nodes: Any) -> int:
+            return max(map(count_node_peak, nodes), default=0)
+
+        def sum_peaks(nodes: Any) -> int:
+            return sum(map(count_node_peak, nodes))
+
+        members = max(
+            find_highest_peak(_get_values(schema.get("properties"))),
+            sum_peaks(schema[key] for key in _OTHER_MEMBERS if key in schema),
+        )
+        members += sum_peaks(_get_values(schema.get("patternProperties")))
+        if "propertyNames" in schema:
+            members += count_node_peak(schema["propertyNames"])
+        items = max(
+            find_highest_peak(_get_items(schema.get("prefixItems"))),
+            find_highest_peak(_get_items(schema.get("items"))),
+            sum_peaks(schema[key] for key in _OTHER_ITEMS if key in schema),
+        )
+        if "contains" in schema:
+            items += count_node_peak(schema["contains"])
+        return max(members, items)
+
+
+class _RecursiveSchemaError(Exception):
+    """A subschema contains itself."""
+
+
+class _TooCostlyError(Exception):
+    """The schema is too much to count, or would be too much to check."""
+
+
+_OTHER_MEMBERS = ("additionalProperties", "unevaluatedProperties")
+_OTHER_ITEMS = ("additionalItems", "unevaluatedItems")
+_MEMBERS = ("properties", "patternProperties", "propertyNames", *_OTHER_MEMBERS)
+_CHILD_KEYWORDS = frozenset((*_MEMBERS, "prefixItems", "items", "contains", *_OTHER_ITEMS))
+_DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
+_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf")
+_SINGLE_KEYWORDS = ("not", "if", "then", "else")
+_MAP_KEYWORDS = ("dependentSchemas", "dependencies")
+_REQUIRING_KEYWORDS = ("dependentRequired", "dependencies")
+_IN_PLACE_KEYWORDS = frozenset(
+    ("$ref", "$id", *_DYNAMIC_REFERENCES, *_LIST_KEYWORDS, *_SINGLE_KEYWORDS, *_MAP_KEYWORDS)
+)
+_QUOTED_KEYWORDS = ("enum", "const", "not")
+
+
+def _iter_in_place_subschemas(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[Any]:
+    """The subschemas that apply to the same value; raises where these cannot be told."""
+    for key in _LIST_KEYWORDS:
+        yield from _get_items(schema.get(key))
+    yield from (schema[key] for key in _SINGLE_KEYWORDS if key in schema)
+    for key in _MAP_KEYWORDS:
+        yield from _get_values(schema.get(key))
+    if any(key in schema for key in _DYNAMIC_REFERENCES) or (schema is not root and "$id" in schema):
+        raise _TooCostlyError  # what they refer to depends on where they are met
+    if isinstance(pointer := schema.get("$ref"), str):
+        if pointer != "#" and not pointer.startswith("#/"):
+            raise _TooCostlyError
+        yield resolve_pointer(pointer, root)
+
+
+def _get_values(node: Any) -> list[Any]:
+    return list(cast("dict[str, Any]", node).values()) if isinstance(node, dict) else []
+
+
+def _get_items(node: Any) -> list[Any]:
+    return cast("list[Any]", node) if isinstance(node, list) else [node] if isinstance(node, dict) else []
+
+
+def find_patterns(schema: Any) -> Iterator[str]:
+    """Yield every regular expression of a schema, and what only looks like one."""
+    pending: list[Any] = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            known = cast("dict[str, Any]", node)
+            if isinstance(pattern := known.get("pattern"), str):
+                yield pattern
+            if isinstance(names := known.get("patternProperties"), dict):
+                yield from cast("dict[str, Any]", names)
+            pending += known.values()
+        elif isinstance(node, list):
+            pending += cast("list[Any]", node)

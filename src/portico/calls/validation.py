@@ -1,0 +1,296 @@
+"""Check arguments against a tool's schema, and answers against what it declares. Compiled once per definition.
+
+A schema that cannot be compiled (a broken `$ref`, an unknown draft) or is too large checks nothing: the upstream is
+then the judge, as it would be without a gateway. So it is for a value that would take too many checks, and for a
+`pattern` that would take too long or needs backtracking. What is wrong is explained as far as that is cheap. All of
+this is counted before it is done (`schema_cost`). Remote references are never fetched.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from itertools import islice
+from threading import Lock
+from typing import Any, NoReturn, cast
+
+import jsonschema_rs
+
+from portico.calls.argument_names import suggest_names
+from portico.calls.repair import Repair, repair_arguments
+from portico.calls.schema_cost import MAX_PEAK, MAX_VALUES, PeakCounter, ValueSize, find_patterns, measure_value
+from portico.catalog.tool import Tool
+from portico.errors import InvalidArguments
+from portico.json_text import json_codec
+from portico.upstream.backend import Raw
+from portico.upstream.pattern_cost import MAX_COMPILE_US, estimate_compilation
+
+MAX_PROBLEMS = 5
+MAX_SCHEMA_BYTES = 128 * 1024
+"""Bytes of a definition whose schema is compiled."""
+MAX_CACHE_BYTES = 8 * 1024**2
+"""Bytes of the definitions whose compiled schemas are kept."""
+_ENTRY_BYTES = 500
+MAX_CHECKS = 500_000
+"""Checks of a value and what is in it: 20 to 40 ns each."""
+MAX_ERRORS = 1_000
+"""Errors that an explanation may have to make: some 15 µs each."""
+MAX_COPIED_CHARS = 1_000_000
+"""Characters that these errors may have to copy."""
+MAX_PATTERN_STEPS = 2_500_000
+"""Characters times states of a pattern: up to 8 ns each."""
+MAX_PROBLEM_CHARS = 400
+"""Of one problem: a wrong value may be a megabyte."""
+
+MAX_PATTERNS = 64
+"""Patterns of one schema that are compiled."""
+
+_PATTERN_STATES = {4 * 1024: 50, 32 * 1024: 400}
+"""How many states a compiled pattern of at most so many bytes has."""
+_SHALLOW_KEYWORDS = frozenset(("required", "additionalProperties", "type"))
+"""Keywords whose verdict on a container does not depend on what is inside its members."""
+
+
+def is_valid(tool: Tool, arguments: Any) -> bool:
+    """Whether the arguments fit. This is all that a call with the right ones pays."""
+    checker = _find_validator(tool.hash, tool.blob, "inputSchema")
+    return checker is None or checker.is_valid(arguments)
+
+
+def is_valid_for_schema(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value fits a part of a schema, or that cannot be told: not every part can be read alone."""
+    blob = json_codec.dumps({"inputSchema": dict(schema)})
+    checker = _find_validator("", blob, "inputSchema")
+    return checker is None or checker.is_valid(value)
+
+
+def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Raise InvalidArguments, naming each problem, when the arguments do not fit."""
+    checker = _find_validator(tool.hash, tool.blob, "inputSchema")
+    if checker is None or checker.is_valid(arguments):
+        return
+    problems = (*suggest_names(tool.input_schema, arguments), *checker.explain(arguments))[:MAX_PROBLEMS]
+    raise InvalidArguments(
+        f"the arguments do not fit {tool.address}: " + "; ".join(problems),
+        problems=problems,
+        advice="Correct the arguments and call again.",
+    )
+
+
+def repair_or_raise(tool: Tool, arguments: Any) -> Repair:
+    """What must have been meant by arguments that do not fit; raises InvalidArguments where that is not certain."""
+    try:
+        repair = repair_arguments(tool.input_schema, arguments)
+    except ValueError:
+        repair = None
+    if repair is not None:
+        # What could be repaired will be again: only the rest is its caller's to mend.
+        check_arguments(tool, repair.arguments)
+        return repair
+    if not isinstance(arguments, dict):
+        raise InvalidArguments(
+            f"the arguments of {tool.address} must be an object, not {type(arguments).__name__}",
+            advice="Pass the parameters as one JSON object.",
+        )
+    check_arguments(tool, cast("Mapping[str, Any]", arguments))
+    return Repair(cast("dict[str, Any]", arguments), ())
+
+
+def find_mismatches(tool: Tool, result: Raw) -> tuple[str, ...]:
+    """How a result differs from what its tool declares to answer; nothing where that is not known, or too large."""
+    checker = _find_validator(tool.hash, tool.blob, "outputSchema")
+    if checker is None or result.get("isError") or result.get("resultType", "complete") != "complete":
+        return ()
+    structured = result.get("structuredContent")
+    if structured is None:
+        return ("there is no structured content, though the tool declares some",)
+    return () if checker.is_valid(structured) else checker.explain(structured)
+
+
+class _SchemaValidator:
+    """One compiled schema."""
+
+    def __init__(self, schema: dict[str, Any], blob: bytes) -> None:
+        """Compile a schema out of the definition `blob`; raises ValueError where it cannot be used."""
+        patterns = blob.count(b'"pattern')
+        self._schema = schema
+        self._names_have_patterns = b'"patternProperties"' in blob
+        self._peaks = PeakCounter(schema)
+        matches = patterns or b'"format"' in blob
+        self._patterns = PeakCounter(schema, patterns_only=True) if matches else None
+        self._states = 1  # a format takes no longer than that
+        self._strict: Any = None
+        self._lenient: Any = None
+        if self._peaks.count_peak(0) >= MAX_PEAK:
+            raise ValueError("it applies too many subschemas to one value")
+        if not patterns:
+            self._strict = _compile_schema(schema)
+            return
+        can_compile = patterns <= MAX_PATTERNS and estimate_compilation(find_patterns(schema)) <= MAX_COMPILE_US
+        for size, states in _PATTERN_STATES.items() if can_compile else ():
+            try:
+                self._strict = _compile_schema(schema, pattern_options=jsonschema_rs.RegexOptions(size))
+            except ValueError:
+                continue
+            self._states = states
+            return
+        self._lenient = self._compile_leniently()
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether a value fits, or would take too many checks to tell."""
+        size = measure_value(value)
+        # Beyond that its characters and levels are not all counted.
+        peak = self._peaks.count_peak(size.levels)
+        if size.values > MAX_VALUES or peak >= MAX_PEAK or size.values * peak > MAX_CHECKS:
+            return True
+        try:
+            validator = self._choose_validator(size)
+            return validator is None or validator.is_valid(value)
+        except ValueError:  # nested too deeply, or text that is none
+            return False
+
+    def explain(self, value: Any) -> tuple[str, ...]:
+        """Say what is wrong with a value that does not fit, as far as that is cheap."""
+        size = measure_value(value)
+        peak = max(1, self._peaks.count_peak(size.levels))
+        found: tuple[str, ...] = ()
+        try:
+            if peak <= MAX_ERRORS:
+                part = _shrink(value, MAX_ERRORS // peak, MAX_COPIED_CHARS // peak)
+                validator = self._choose_validator(size)
+                errors = validator.iter_errors(part) if validator is not None else ()
+                certain = (_format_problem(error) for error in errors if _is_certain(error, value, part))
+                found = tuple(islice(certain, MAX_PROBLEMS))
+        except (ValueError, RecursionError) as error:
+            found = (str(error)[:MAX_PROBLEM_CHARS],)
+        return found or ("they do not fit its schema; they are too large, or it is, to say where",)
+
+    def _choose_validator(self, size: ValueSize) -> Any | None:
+        """The validator with patterns and formats, or where these take too long one without, or None."""
+        patterns = self._patterns.count_peak(size.levels) if self._patterns is not None else 0
+        if self._strict is not None and size.chars * patterns * self._states <= MAX_PATTERN_STEPS:
+            return self._strict
+        if self._lenient is None:
+            self._lenient = self._compile_leniently()
+        return self._lenient
+
+    def _compile_leniently(self) -> Any | None:
+        # What a schema says of other members depends on the patterns of their names.
+        if self._names_have_patterns:
+            return None
+        return _compile_schema(self._schema, keywords={"pattern": _AcceptingKeyword}, validate_formats=False)
+
+
+class _AcceptingKeyword:
+    """A keyword that accepts everything."""
+
+    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+        pass
+
+    def validate(self, instance: Any) -> None:
+        """Accept."""
+
+
+def _compile_schema(schema: dict[str, Any], **options: Any) -> Any:
+    # A `format: regex` would compile whatever a client sends.
+    return jsonschema_rs.validator_for(
+        schema, retriever=_refuse_reference, formats={"regex": _accept_format}, **options
+    )
+
+
+def _accept_format(_: str) -> bool:
+    return True
+
+
+def _refuse_reference(uri: str) -> NoReturn:
+    raise ValueError(f"remote reference {uri} is not fetched")
+
+
+def _shrink(value: Any, values: int, chars: int) -> Any:
+    """Return the value, or a copy that is no larger than this: without the last items, members and characters.
+
+    What stays whole is the same object.
+    """
+    size = measure_value(value, values)
+    if size.values <= values and size.chars <= chars:
+        return value
+    values -= 1
+    if isinstance(value, list):
+        part: list[Any] = []
+        for item in cast("list[Any]", value):
+            if values <= 0 or chars <= 0:
+                break
+            part.append(_shrink(item, values, chars))
+            used = measure_value(part[-1], values)
+            values -= used.values
+            chars -= used.chars
+        return part
+    if isinstance(value, dict):
+        members = list(islice(cast("dict[str, Any]", value).items(), max(0, values)))
+        kept: dict[str, Any] = {}
+        for left, (name, member) in zip(range(len(members), 0, -1), members, strict=True):
+            chars -= len(name)
+            if chars <= 0:
+                break
+            kept[name] = _shrink(member, values // left, chars // left)
+            used = measure_value(kept[name], values)
+            values -= used.values
+            chars -= used.chars
+        return kept
+    return value[:MAX_PROBLEM_CHARS] if isinstance(value, str) else 0
+
+
+def _is_certain(error: jsonschema_rs.ValidationError, value: Any, part: Any) -> bool:
+    """Whether an error of a part is one of the whole value: nothing that it is about was left out."""
+    for step in error.instance_path:
+        value, part = value[step], part[step]
+    if value is part:
+        return True
+    if isinstance(value, dict | list) and len(cast("list[Any]", value)) != len(part):
+        return error.kind.name == "type"
+    return error.kind.name in _SHALLOW_KEYWORDS
+
+
+def _format_problem(error: jsonschema_rs.ValidationError) -> str:
+    path = ".".join(str(step) for step in error.instance_path)
+    message = error.message
+    if len(message) > MAX_PROBLEM_CHARS:  # it quotes the value first and says what is wrong with it last
+        message = f"{message[: MAX_PROBLEM_CHARS // 2]} … {message[-MAX_PROBLEM_CHARS // 2 :]}"
+    return f"{path}: {message}" if path else message
+
+
+class _ValidatorCache:
+    """The compiled schemas that were used last: one takes 30 times as much memory as its text."""
+
+    def __init__(self) -> None:
+        self._validators: OrderedDict[tuple[str, bytes, str], _SchemaValidator | None] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def find(self, key: str, blob: bytes, member: str) -> _SchemaValidator | None:
+        """Compile a member of the definition `blob`, or take what was compiled; None where it cannot be used."""
+        if len(blob) > MAX_SCHEMA_BYTES:
+            return None
+        place = (key, blob, member)
+        with self._lock:
+            if place in self._validators:
+                self._validators.move_to_end(place)
+                return self._validators[place]
+        made = _build_validator(blob, member)
+        with self._lock:
+            if place not in self._validators:
+                self._validators[place] = made
+                self._bytes += len(blob) + _ENTRY_BYTES
+            while self._bytes > MAX_CACHE_BYTES:
+                (_, old, _), _ = self._validators.popitem(last=False)
+                self._bytes -= len(old) + _ENTRY_BYTES
+        return made
+
+
+_find_validator = _ValidatorCache().find
+
+
+def _build_validator(blob: bytes, member: str) -> _SchemaValidator | None:
+    try:
+        schema = json_codec.loads(blob).get(member)
+        return _SchemaValidator(schema, blob) if isinstance(schema, dict) else None
+    except (ValueError, TypeError, AttributeError, RecursionError, jsonschema_rs.ReferencingError):
+        return None

@@ -1,0 +1,374 @@
+"""`portico install` and `portico uninstall`: points a client at Portico, and gives its file back."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rich.text import Text
+
+from portico.adoption import gateway_entry
+from portico.adoption.atomic_files import read_file
+from portico.adoption.backups import Backups, compute_digest
+from portico.adoption.client_documents import parse_document
+from portico.adoption.clients import Client, list_locations
+from portico.adoption.clients import find_client as client_named
+from portico.adoption.config_locations import ClientConfigLocation
+from portico.adoption.diff import render_diff
+from portico.adoption.installation import (
+    InstallPlan,
+    apply_install,
+    apply_uninstall,
+    choose_location,
+    is_installed,
+    plan_install,
+    plan_uninstall,
+)
+from portico.cli.exit import EXIT_OK, print_note, sanitize_server_text
+from portico.cli.screen import Screen
+from portico.config import get_default_data_dir
+from portico.config_file import LoadedConfig, find_files, load
+from portico.errors import ConfigError, PorticoError
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@dataclass(frozen=True)
+class _ClientEntry:
+    """What is to be written, and what a person should know about it."""
+
+    entry: dict[str, Any]
+    exposure: str
+    remarks: tuple[str, ...]
+
+
+def install(
+    client: str,
+    *,
+    config: Sequence[str],
+    scope: str | None,
+    url: str | None,
+    exposure: str | None,
+    file: str | None,
+    write: bool,
+    screen: Screen,
+    replace: bool = False,
+) -> int:
+    """Show what would change in the client's file; with `write`, change it and keep a backup."""
+    wanted, backups, cwd = client_named(client), _open_backups(), Path.cwd()
+    place = choose_location(wanted, list_locations(wanted, Path.home(), cwd), scope, file)
+    files = _find_config_files(config, cwd)
+    if not url:
+        _refuse_self_reference(place, files, cwd)
+    loaded = load(files, {"exposure": exposure})
+    pointer = (
+        _make_http_entry(wanted, url, loaded, exposure) if url else _make_stdio_entry(wanted, place, files, loaded)
+    )
+    failing = _find_failing_servers(place, loaded) if replace else {}
+    plan = plan_install(
+        wanted,
+        place,
+        pointer.entry,
+        backups,
+        lambda servers: {
+            name: twin
+            for name, twin in gateway_entry.find_duplicates(servers, loaded.config).items()
+            if twin not in failing
+        },
+        replace_duplicates=replace,
+    )
+    absent = place.scope == "user" and not place.path.parent.is_dir()
+    copy = apply_install(plan, backups) if write else None
+    tokens = _count_duplicate_tokens(place, plan, loaded)
+    for warning in loaded.warnings:
+        print_note(f"Warning: {warning}")
+    if screen.as_json:
+        screen.write_json(
+            _to_data(wanted, plan, write)
+            | {
+                "exposure": pointer.exposure,
+                "entry": pointer.entry,
+                "backup": str(copy) if copy else None,
+                "staying": [*plan.remaining_servers],
+                "twice": [*plan.duplicate_servers],
+                "twice_tokens": tokens,
+                "remarks": [*pointer.remarks],
+                "kept": failing,
+            }
+        )
+        return EXIT_OK
+    screen.write_text(f"{wanted.title}: {place.path}{', a new file' if plan.before is None else ''}")
+    if absent:
+        screen.write_text(f"There was no folder {place.path.parent}: is {wanted.title} installed here?")
+    _show_install(wanted, plan, pointer, tokens, screen)
+    for name, reason in failing.items():
+        screen.write_text(f"{name} stays in the file, because Portico cannot use it now: {reason}")
+    if not plan.has_changes:
+        screen.write_text(f"{wanted.title} points at Portico already: nothing to do.")
+    elif not write:
+        screen.write_text("Nothing is written yet. The same command with --write does it, and keeps a backup.")
+    else:
+        screen.write_text(f"Written. {_render_backup_note(copy, wanted)}", wanted.reload_advice)
+    return EXIT_OK
+
+
+def uninstall(client: str, *, scope: str | None, file: str | None, write: bool = True, screen: Screen) -> int:
+    """Put the client's file back as it was; without `write`, only show that."""
+    wanted, backups = client_named(client), _open_backups()
+    done: list[InstallPlan] = []
+    left = list(_find_targets(wanted, scope, file, backups))
+    while left:
+        place = next((place for place in left if _is_untouched(place, backups)), left[0])
+        left.remove(place)
+        plan = plan_uninstall(place, backups)
+        if write:
+            apply_uninstall(plan, backups)
+        if plan.outcome != "absent":
+            done.append(plan)
+    if screen.as_json:
+        screen.write_json([_to_data(wanted, plan, write) | {"put_back": [*plan.replaced_servers]} for plan in done])
+        return EXIT_OK
+    for plan in done:
+        _show_uninstall(wanted, plan, write, screen)
+    if not done:
+        screen.write_text(f"{wanted.title} does not point at Portico here: nothing to do.")
+    else:
+        screen.write_text(wanted.reload_advice if write else "Nothing is written yet.")
+    return EXIT_OK
+
+
+def _open_backups() -> Backups:
+    named = os.environ.get("PORTICO_DATA_DIR", "").strip()
+    return Backups((Path(named).expanduser() if named else get_default_data_dir()) / "clients")
+
+
+def _find_config_files(config_options: Sequence[str], cwd: Path) -> list[Path]:
+    """What the Portico that is started reads: the files that are named, or those that it finds now."""
+    found: Sequence[str | Path] = config_options or find_files(os.environ, cwd)
+    if not config_options and found == [cwd / ".mcp.json"]:
+        # A folder's own servers are no reason to forget what was adopted for this person.
+        found = find_files(os.environ, Path(os.devnull)) or found
+    return [(cwd / Path(name).expanduser()).absolute() for name in found]
+
+
+def _refuse_self_reference(place: ClientConfigLocation, files: Sequence[Path], cwd: Path) -> None:
+    """Refuse to make a Portico whose configuration is the file that starts it."""
+    target = os.path.realpath(place.path)
+    found_later = not files and place.path == cwd / ".mcp.json"
+    if found_later or any(os.path.realpath(file) == target for file in files):
+        raise ConfigError(
+            "is the file that Portico itself would read its servers from",
+            advice="Run `portico adopt` first: it writes a portico.yaml with these servers, and Portico reads that.",
+            file=str(place.path),
+        )
+
+
+def _make_stdio_entry(
+    client: Client, place: ClientConfigLocation, files: Sequence[Path], loaded: LoadedConfig
+) -> _ClientEntry:
+    """An entry that starts Portico with this configuration."""
+    said = loaded.sources["exposure"].kind
+    exposure = client.exposure if said == "default" else loaded.config.exposure
+    arguments = ["stdio", *(word for file in files for word in ("--config", str(file)))]
+    if said in ("flag", "env") or (said == "default" and exposure != loaded.config.exposure):
+        arguments += ["--exposure", exposure]
+    command = gateway_entry.find_program()
+    needs = [
+        name for name in gateway_entry.list_config_variables(loaded.config) if name not in loaded.env_file_variables
+    ]
+    reason = {
+        "default": f"{client.exposure_reason}. --exposure chooses another",
+        "file": "the configuration says so",
+    }.get(said, "you say so")
+    remarks = [f"Exposure {exposure}: {reason}."]
+    if not files:
+        remarks.append(
+            "No configuration is found here, so Portico would serve its demo servers. `portico adopt` takes over the "
+            "servers you have; run this again after it."
+        )
+    if needs and client.name not in ("codex", "claude-code"):
+        remarks.append(
+            f"The configuration takes {', '.join(needs)} from the environment, which {client.title} may not pass on: "
+            "an `env_file` is surer."
+        )
+    path = ""
+    if place.scope == "user" and not client.is_shell_program and os.name == "posix":
+        shells = os.environ.get("PATH", "")
+        if hidden := gateway_entry.list_shell_only_commands(loaded.config, shells):
+            path = shells
+            remarks.append(
+                f"This shell's PATH goes with it: {client.title} is not started in one, and would not find "
+                f"{', '.join(hidden)}."
+            )
+    if place.scope == "project":
+        remarks.append("This file is the project's: whoever shares it gets paths that are of this machine.")
+    if gateway_entry.is_temporary(command):
+        remarks.append(
+            f"This Portico runs from a cache ({command[0]}): install it first, so that it is still there tomorrow."
+        )
+    return _ClientEntry(
+        gateway_entry.make_stdio_entry(client, command, arguments, needs, path), exposure, tuple(remarks)
+    )
+
+
+def _make_http_entry(client: Client, url: str, loaded: LoadedConfig, exposure: str | None) -> _ClientEntry:
+    """An entry that leads to a Portico that is served."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ConfigError(f"{url!r} is no address", advice="Write it as http://127.0.0.1:8420/mcp.")
+    if exposure is not None:
+        raise ConfigError(
+            "--exposure is for a Portico that the client starts; one that is served decides itself",
+            advice="Give `portico serve` the exposure, or lead the client to a profile: …/mcp/p/NAME.",
+        )
+    whole = url if parts.path.strip("/") else f"{url.rstrip('/')}/mcp"
+    token = loaded.config.gateway.token is not None
+    remarks = [f"It leads to {whole}: keep `portico serve` running there."]
+    if token and client.bearer_template:
+        remarks.append("The token comes from the variable PORTICO_TOKEN, which the client must have.")
+    elif token:
+        remarks.append(f"{client.title} needs the token by hand: headers, Authorization, Bearer and the token.")
+    return _ClientEntry(
+        gateway_entry.make_http_entry(client, whole, send_token=token), loaded.config.exposure, tuple(remarks)
+    )
+
+
+def _count_duplicate_tokens(place: ClientConfigLocation, plan: InstallPlan, loaded: LoadedConfig) -> int:
+    """What the servers that the client would see twice cost it, as far as that is known from last time."""
+    if not plan.duplicate_servers or plan.before is None:
+        return 0
+    from portico.adoption.server_costs import measure_costs  # brings the gateway with it
+
+    twins = gateway_entry.find_duplicates(parse_document(place, plan.before).servers, loaded.config)
+    try:
+        bills = asyncio.run(measure_costs(loaded.config, ()))
+    except (PorticoError, OSError):
+        return 0  # a figure is no reason to fail
+    return bills.sum_direct_tokens({twins[name] for name in plan.duplicate_servers})
+
+
+def _find_failing_servers(place: ClientConfigLocation, loaded: LoadedConfig) -> dict[str, str]:
+    """Of a client's servers that Portico has too, those that do not work behind it, and why: nobody loses them."""
+    data = read_file(place.path)
+    twins = (
+        set(gateway_entry.find_duplicates(parse_document(place, data).servers, loaded.config).values())
+        if data
+        else set[str]()
+    )
+    if not twins:
+        return {}
+    from portico.adoption.server_costs import measure_costs
+
+    bills = asyncio.run(measure_costs(loaded.config, twins))
+    return {
+        name: sanitize_server_text(bills.failures.get(name) or "it is switched off, or cannot be started")
+        for name in sorted(twins)
+        if name not in bills.servers
+    }
+
+
+def _find_targets(
+    client: Client, scope: str | None, file: str | None, backups: Backups
+) -> Iterator[ClientConfigLocation]:
+    """The files in which there is something to undo."""
+    there = list_locations(client, Path.home(), Path.cwd())
+    recorded = [record.location for record in backups.iter_records() if record.client == client.name]
+    if file is not None:
+        named = choose_location(client, there, scope, file)
+        same = [place for place in recorded if place.path == named.path and scope in (None, place.scope)]
+        yield from same or [named]
+        return
+    everywhere = [place for place in recorded if place.scope == "user"]
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for place in (*there, *everywhere):
+        mark = (os.path.realpath(place.path), place.keys)
+        if scope in (None, place.scope) and mark not in seen:
+            seen.add(mark)
+            try:
+                if is_installed(place, backups):
+                    yield place
+            except ConfigError as error:
+                if scope is not None:
+                    raise
+                print_note(f"Left alone: {error}")
+
+
+def _is_untouched(place: ClientConfigLocation, backups: Backups) -> bool:
+    record, now = backups.find(place), read_file(place.path)
+    return record is not None and now is not None and compute_digest(now) == record.wrote
+
+
+def _show_install(client: Client, plan: InstallPlan, pointer: _ClientEntry, tokens: int, screen: Screen) -> None:
+    _show_difference(plan, screen, masking=False)
+    screen.write_text(*pointer.remarks)
+    if plan.replaced_servers:
+        screen.write_text(
+            f"Taken out, because Portico has them: {_join_names(plan.replaced_servers)}. `portico uninstall` puts them back."
+        )
+    if plan.remaining_servers:
+        stay, their = ("server stays", "Its") if len(plan.remaining_servers) == 1 else ("servers stay", "Their")
+        screen.write_text(
+            f"{len(plan.remaining_servers)} {stay} in the file: {_join_names(plan.remaining_servers)}. {their} tools are still loaded beside "
+            "Portico."
+        )
+    if plan.duplicate_servers:
+        cost = f", for {tokens:,} tokens at the start of every conversation" if tokens else ""
+        screen.write_text(
+            f"Portico has {_join_names(plan.duplicate_servers)}, too, so {client.title} would load what they offer twice{cost}: "
+            "--replace takes them out of the file."
+        )
+
+
+def _show_uninstall(client: Client, plan: InstallPlan, write: bool, screen: Screen) -> None:
+    if not write:
+        _show_difference(plan, screen, masking=True)
+    path, be = plan.location.path, "is" if write else "would be"
+    if plan.outcome == "restored":
+        screen.write_text(f"{client.title}: {path} {be} as it was before Portico, byte for byte.")
+    elif plan.outcome == "removed":
+        screen.write_text(f"{client.title}: {path} was made for Portico, and {be} gone again.")
+    else:
+        back = f" and {_join_names(plan.replaced_servers)} put back" if plan.replaced_servers else ""
+        screen.write_text(
+            f"{client.title}: {path} was changed since. Portico's entry {be} taken out{back}; the rest stays."
+        )
+
+
+def _show_difference(plan: InstallPlan, screen: Screen, *, masking: bool) -> None:
+    for line in _render_difference(plan, masking=masking):
+        screen.write_text(Text(line, style=_COLOURS.get(line[:1], "")))
+
+
+def _render_difference(plan: InstallPlan, *, masking: bool) -> list[str]:
+    before, after = (_decode_document(plan.location, data) for data in (plan.before, plan.after))
+    return render_diff(before, after, plan.location.path.name, mask_new_lines=masking)
+
+
+def _decode_document(place: ClientConfigLocation, data: bytes | None) -> str:
+    return parse_document(place, data).text if data is not None else ""
+
+
+def _to_data(client: Client, plan: InstallPlan, write: bool) -> dict[str, Any]:
+    return {
+        "client": client.name,
+        "file": str(plan.location.path),
+        "scope": plan.location.scope,
+        "outcome": plan.outcome,
+        "changes": plan.has_changes,
+        "written": write and plan.has_changes,
+        "replaced": [*plan.replaced_servers],
+        "diff": _render_difference(plan, masking=True),
+    }
+
+
+def _render_backup_note(copy: Path | None, client: Client) -> str:
+    undoing = f"`portico uninstall {client.name}` undoes it."
+    return f"The file as it was is kept in {copy}. {undoing}" if copy else undoing
+
+
+def _join_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

@@ -1,0 +1,200 @@
+"""`portico tiers`: which tools matter here, by their use, and with --recompute what has moved.
+
+--json: `{"computed_at" (ISO time or null), "hot_list": {"grounds", "tools": [address]}, "counts": {tier: number},
+"total", "tools": [{"tool", "pinned", "calls", "success_rate", "p50_ms", "p95_ms", "last_used", "calls_7d",
+"calls_30d", "tier", "tier_score"}], "uncounted": [address] (used since, and not counted yet)}`, the hottest first and
+at most --limit. A tool that was never called has only `tool`, `pinned` and `calls`. --recompute adds `"moved":
+[{"tool", "from", "to"}]`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from portico.catalog.visible_text import sanitize_text
+from portico.cli.columns import Column, show_rows
+from portico.cli.exit import EXIT_OK, print_note
+from portico.cli.screen import Screen
+from portico.cli.setup import (
+    LISTING_WAIT_S,
+    Setup,
+    load_record_or_raise,
+    open_gateway,
+    select_no_servers,
+    select_unlisted_servers,
+)
+from portico.cli.usage_format import format_latency, format_success_rate, format_time_ago
+from portico.profiles.cards import make_usage_card, to_iso_time
+from portico.rendering.lines import format_count
+from portico.usage.ranked_catalog import HOT_LIST_SIZE, HotList, RankedCatalog
+from portico.usage.statistics import Statistics
+from portico.usage.tiers import COLD_STANDING, TIERS, Standing, Tier
+
+_GROUNDS: Mapping[str, str] = {
+    "use": "by use",
+    "pins": "the pins of the configuration: no use is known yet",
+    "one of each server": "one of each server, because no use is known yet and nothing is pinned",
+}
+
+
+@dataclass(frozen=True)
+class TierChange:
+    """A tool whose tier is another than before."""
+
+    tool: str
+    before: Tier
+    after: Tier
+
+
+@dataclass(frozen=True)
+class _TierReport:
+    shelves: RankedCatalog
+    usage: Mapping[str, Statistics]
+    hot: HotList
+    changes: tuple[TierChange, ...] | None
+
+    @property
+    def ranked_tools(self) -> list[str]:
+        """Every tool that was used or is pinned, the hottest first."""
+        seen = {*self.shelves.standings, *self.usage, *self.shelves.pins} & self.shelves.snapshot.tools.keys()
+
+        def make_sort_key(address: str) -> tuple[int, float, int, str]:
+            standing = self.shelves.get_standing(address)
+            calls = self.usage[address].calls if address in self.usage else 0
+            return TIERS.index(standing.tier), -standing.score, -calls, address
+
+        return sorted(seen, key=make_sort_key)
+
+    @property
+    def uncounted_tools(self) -> list[str]:
+        """Tools that were used since the tiers were computed."""
+        return [name for name in self.ranked_tools if name in self.usage and name not in self.shelves.standings]
+
+
+async def show_tiers(setup: Setup, screen: Screen, *, recompute: bool, limit: int, offline: bool) -> int:
+    """Every tool that was used, with its tier."""
+    async with open_gateway(
+        setup, screen, select_no_servers if offline else select_unlisted_servers, LISTING_WAIT_S
+    ) as gateway:
+        # What is computed without a record is of no use to anybody.
+        await (load_record_or_raise(gateway) if recompute else gateway.load_usage())
+        view, moved = gateway.get_view(setup.profile), None
+        if recompute:
+            before = view.ranked_catalog.standings
+            await gateway.usage_data.standings.recompute()
+            moved = tuple(
+                one
+                for one in find_tier_changes(before, view.ranked_catalog.standings)
+                if one.tool in view.snapshot.tools
+            )
+        there = view.snapshot.tools
+        used = {name: use for name, use in gateway.usage_data.tool_usage.statistics_by_tool.items() if name in there}
+        answer = _TierReport(view.ranked_catalog, used, view.ranked_catalog.hot_list, moved)
+        if problem := gateway.store.problem:
+            print_note(f"Without what use has shown, because the record of calls cannot be read: {problem}")
+    if screen.as_json:
+        screen.write_json(_to_data(answer, limit))
+    else:
+        _show(screen, answer, limit)
+    return EXIT_OK
+
+
+def find_tier_changes(before: Mapping[str, Standing], after: Mapping[str, Standing]) -> Iterable[TierChange]:
+    """The tools whose tier changed, those that are hottest now first."""
+    found = [
+        TierChange(tool, before.get(tool, COLD_STANDING).tier, after.get(tool, COLD_STANDING).tier)
+        for tool in sorted({*before, *after})
+        if before.get(tool, COLD_STANDING).tier != after.get(tool, COLD_STANDING).tier
+    ]
+    return sorted(found, key=lambda move: TIERS.index(move.after))
+
+
+def _to_data(report: _TierReport, limit: int) -> dict[str, Any]:
+    shelves = report.shelves
+    data: dict[str, Any] = {
+        "computed_at": to_iso_time(shelves.computed_at) if shelves.computed_at else None,
+        "hot_list": {"grounds": report.hot.basis, "tools": [tool.address for tool in report.hot.tools]},
+        "counts": _count_tiers(shelves),
+        "total": len(report.ranked_tools),
+        "tools": [
+            {
+                "tool": name,
+                "pinned": name in shelves.pins,
+                **make_usage_card(report.usage.get(name, Statistics()), shelves.get_standing(name)),
+            }
+            for name in report.ranked_tools[:limit]
+        ],
+        "uncounted": report.uncounted_tools,
+    }
+    if report.changes is not None:
+        data["moved"] = [{"tool": one.tool, "from": one.before, "to": one.after} for one in report.changes]
+    return data
+
+
+def _count_tiers(shelves: RankedCatalog) -> dict[str, int]:
+    counts = Counter(shelves.get_standing(name).tier for name in shelves.snapshot.tools)
+    return {tier: counts[tier] for tier in TIERS}
+
+
+def _show(screen: Screen, report: _TierReport, limit: int) -> None:
+    shelves, ranked = report.shelves, report.ranked_tools
+    computed = f"computed {format_time_ago(shelves.computed_at)}" if shelves.computed_at else "not computed yet"
+    counts = ", ".join(f"{number:,} {tier}" for tier, number in _count_tiers(shelves).items())
+    screen.write_text(f"{format_count(len(shelves.snapshot.tools), 'tool')}: {counts} ({computed}).")
+    screen.write_text(*_render_changes(report.changes))
+    if ranked:
+        show_rows(screen, _COLUMNS, [_build_row(report, name) for name in ranked[:limit]])
+    if len(ranked) > limit:
+        screen.write_text(Text(f"{len(ranked) - limit:,} more: --limit {len(ranked)}", style="dim"))
+    if not report.usage:
+        screen.write_text("No use is known yet: tools get their tiers when they are called.")
+    elif report.uncounted_tools:
+        since = format_count(len(report.uncounted_tools), "tool")
+        screen.write_text(Text(f"{since} used since then: portico tiers --recompute counts that, too.", style="dim"))
+    hot = ", ".join(sanitize_text(tool.address) for tool in report.hot.tools[:HOT_LIST_SIZE])
+    uncomputed = report.usage and report.hot.basis != "use"
+    grounds = "tiers were not computed since the first call: --recompute does" if uncomputed else None
+    screen.write_text(f"Hot list ({grounds or _GROUNDS[report.hot.basis]}): {hot or 'empty'}")
+    if away := [name for name in shelves.pins if name not in shelves.snapshot.tools]:
+        screen.write_text(f"Pinned, but no tool here: {', '.join(away)}")
+
+
+_COLUMNS: Sequence[Column] = (
+    Column("tool", style="cyan", no_wrap=True),
+    Column("tier"),
+    *(Column(name, align_right=True) for name in ("score", "calls", "success", "p50", "p95", "7 d", "30 d")),
+    Column("last used"),
+)
+
+
+def _build_row(report: _TierReport, name: str) -> Sequence[str]:
+    use, standing = report.usage.get(name, Statistics()), report.shelves.get_standing(name)
+    pinned = " (pinned)" if name in report.shelves.pins else ""
+    return (
+        sanitize_text(name) + pinned,
+        standing.tier,
+        f"{standing.score:.2f}",
+        f"{use.calls:,}",
+        format_success_rate(use),
+        format_latency(use.p50_ms, use),
+        format_latency(use.p95_ms, use),
+        f"{use.calls_7d:,}",
+        f"{use.calls_30d:,}",
+        format_time_ago(use.last_used) if use.calls else "never",
+    )
+
+
+def _render_changes(changes: Sequence[TierChange] | None) -> list[str]:
+    if changes is None:
+        return []
+    if not changes:
+        return ["Computed anew: nothing moved."]
+    lines = [f"  {sanitize_text(one.tool)}: {one.before} → {one.after}" for one in changes[:_MAX_SHOWN_CHANGES]]
+    rest = [f"  … and {len(changes) - _MAX_SHOWN_CHANGES:,} more"] if len(changes) > _MAX_SHOWN_CHANGES else []
+    return [f"Computed anew: {format_count(len(changes), 'tool')} moved.", *lines, *rest]
+
+
+_MAX_SHOWN_CHANGES = 20

@@ -1,0 +1,261 @@
+"""`portico usage`: how the tools' calls went, the latest of them with --calls, and --forget drops what is known.
+
+--json: `{"tools": [use], "total"}`, most used first; a use is `{"tool", "here" (whether it is still listed), "calls",
+"successes", "success_rate", "mean_ms", "p50_ms", "p95_ms", "last_used" (ISO time), "calls_7d", "calls_30d", "tier",
+"tier_score"}`, without what is not known. --calls: `{"calls": [{"at", "tool", "ms", "ok", "cancelled", "client",
+"profile"}]}`, newest first. --forget: `{"forgotten": {"tools", "calls"}, "server"}`. Nobody keeps arguments or results.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from portico.app import GatewayRuntime
+from portico.catalog.address import find_nearest_names, fold
+from portico.catalog.visible_text import quote_text, sanitize_text
+from portico.cli.columns import Column, show_rows
+from portico.cli.exit import EXIT_OK
+from portico.cli.screen import Screen
+from portico.cli.setup import Setup, load_record_or_raise, open_gateway, select_no_servers
+from portico.cli.usage_format import format_latency, format_success_rate, format_time_ago
+from portico.errors import UnknownName
+from portico.profiles.cards import make_usage_card, to_iso_time
+from portico.rendering.lines import format_count
+from portico.storage.rows import CallRow
+from portico.usage.statistics import DAY_S, Statistics
+from portico.usage.tiers import Standing
+
+_PAGE_SIZE = 200
+NO_CALLS = "No call is known yet."
+
+
+@dataclass(frozen=True)
+class UsageCommandOptions:
+    """What the command line asks for."""
+
+    name: str | None = None
+    """A tool or a server."""
+    days: float | None = None
+    """How far back."""
+    limit: int = 20
+
+    def compute_cutoff(self, now: float) -> float:
+        """The moment before which nothing counts."""
+        return now - self.days * DAY_S if self.days is not None else 0.0
+
+
+@dataclass(frozen=True)
+class UsageFilter:
+    """Whose use is asked for: everybody's, a server's, or a tool's."""
+
+    server: str | None = None
+    tool: str | None = None
+
+    def __contains__(self, address: str) -> bool:
+        server, _, tool = address.partition(".")
+        return self.server in (None, server) and self.tool in (None, tool)
+
+
+async def show_usage(setup: Setup, screen: Screen, options: UsageCommandOptions) -> int:
+    """The statistics of every tool that was used, or of those that are meant."""
+    async with open_gateway(setup, screen, select_no_servers) as gateway:
+        await load_record_or_raise(gateway)
+        used, snapshot = gateway.usage_data.tool_usage.statistics_by_tool, gateway.get_view(setup.profile).snapshot
+        meant, since = _resolve_filter(gateway, setup, options.name), options.compute_cutoff(time.time())
+        found = {
+            address: use
+            for address, use in used.items()
+            if address in meant and use.last_used >= since and (setup.profile is None or address in snapshot.tools)
+        }
+        standings = {address: gateway.get_view(setup.profile).ranked_catalog.get_standing(address) for address in found}
+        here = {address for address in found if address in snapshot.tools}
+    ranked = sorted(found, key=lambda address: (-found[address].calls, address))
+    if screen.as_json:
+        tools = [_to_usage_data(one, found[one], standings[one], is_listed=one in here) for one in ranked]
+        screen.write_json({"tools": tools[: options.limit], "total": len(ranked)})
+    elif meant.tool is not None and ranked:
+        screen.write_text(*_render_tool_usage(ranked[0], found[ranked[0]], standings[ranked[0]]))
+    elif ranked:
+        _show_table(screen, ranked[: options.limit], found, here)
+        if len(ranked) > options.limit:
+            screen.write_text(Text(f"{len(ranked) - options.limit:,} more: --limit {len(ranked)}", style="dim"))
+    else:
+        screen.write_text(_render_no_calls(options) if used else NO_CALLS)
+    return EXIT_OK
+
+
+async def show_calls(setup: Setup, screen: Screen, options: UsageCommandOptions) -> int:
+    """The latest calls, newest first."""
+    async with open_gateway(setup, screen, select_no_servers) as gateway:
+        await load_record_or_raise(gateway)
+        meant, since = _resolve_filter(gateway, setup, options.name), options.compute_cutoff(time.time())
+        found = await _fetch_latest_calls(gateway, setup, meant, since, options.limit)
+    if screen.as_json:
+        screen.write_json({"calls": [_to_call_data(row) for row in found]})
+    elif found:
+        columns = (
+            Column("when"), Column("tool", style="cyan", no_wrap=True), Column("ms", align_right=True), Column("outcome"),
+            Column("client"), Column("profile"),
+        )  # fmt: skip
+        show_rows(screen, columns, [_build_call_row(row) for row in found])
+    else:
+        screen.write_text(_render_no_calls(options))
+    return EXIT_OK
+
+
+async def _fetch_latest_calls(
+    gateway: GatewayRuntime, setup: Setup, usage_filter: UsageFilter, cutoff: float, limit: int
+) -> list[CallRow]:
+    found, before = list[CallRow](), None
+    while len(found) < limit:
+        page = await gateway.store.load_calls(
+            limit=_PAGE_SIZE, before=before, server=usage_filter.server, tool=usage_filter.tool
+        )
+        recent = [row for row in page if row.at >= cutoff]
+        found += [row for row in recent if setup.profile is None or row.profile == setup.profile]
+        if len(page) < _PAGE_SIZE or len(recent) < len(page):
+            break
+        before = page[-1].id
+    return found[:limit]
+
+
+async def forget_usage(setup: Setup, screen: Screen, server: str | None) -> int:
+    """Forget every call, or those of a server's tools; running gateways notice when they read the record again."""
+    async with open_gateway(setup, screen, select_no_servers) as gateway:
+        await load_record_or_raise(gateway)
+        use = gateway.usage_data.tool_usage
+        meant = UsageFilter(_resolve_server(gateway, server)) if server is not None else UsageFilter()
+        gone = [figures.calls for address, figures in use.statistics_by_tool.items() if address in meant]
+        await use.forget(meant.server)
+        # Else what was forgotten would stand on in the tiers until tomorrow.
+        await gateway.usage_data.standings.recompute()
+    if screen.as_json:
+        screen.write_json({"forgotten": {"tools": len(gone), "calls": sum(gone)}, "server": meant.server})
+    elif gone:
+        screen.write_text(f"Forgot {format_count(sum(gone), 'call')} of {format_count(len(gone), 'tool')}.")
+    else:
+        screen.write_text("No call is known that could be forgotten.")
+    return EXIT_OK
+
+
+def _resolve_filter(gateway: GatewayRuntime, setup: Setup, name: str | None) -> UsageFilter:
+    """The server or tool of that name; one that is gone counts too, while its use is known."""
+    if name is None:
+        return UsageFilter()
+    snapshot, used = gateway.get_view(setup.profile).snapshot, gateway.usage_data.tool_usage.statistics_by_tool
+    try:
+        return UsageFilter(snapshot.resolve_server(name).name)
+    except UnknownName as error:
+        unknown = error
+    past = next((address for address in used if fold(address) == fold(name)), None)
+    try:
+        server, _, tool = (past or snapshot.resolve_tool(name).address).partition(".")
+        return UsageFilter(server, tool)
+    except UnknownName as error:
+        with_use = [address for address in used if fold(address.partition(".")[0]) == fold(name)]
+        if with_use:
+            return UsageFilter(with_use[0].partition(".")[0])
+        near = tuple(dict.fromkeys((*unknown.nearest, *error.nearest)))[:5]
+        raise UnknownName(
+            f"there is no tool or server {quote_text(name)} here",
+            nearest=near,
+            advice=f"Did you mean {', '.join(map(sanitize_text, near))}?" if near else "`portico browse` lists them.",
+        ) from error
+
+
+def _resolve_server(gateway: GatewayRuntime, name: str) -> str:
+    """A server by name, also one that is not configured any more but was used."""
+    gone = sorted({address.partition(".")[0] for address in gateway.usage_data.tool_usage.statistics_by_tool})
+    if name in gone:
+        return name
+    try:
+        return gateway.catalog.snapshot.resolve_server(name).name
+    except UnknownName as error:
+        if alike := [one for one in gone if fold(one) == fold(name)]:
+            return alike[0]
+        near = error.nearest or find_nearest_names(name, gone)
+        raise UnknownName(
+            error.message, nearest=near, advice=f"Did you mean {', '.join(near)}?" if near else error.advice
+        ) from error
+
+
+def _render_no_calls(options: UsageCommandOptions) -> str:
+    limits = [
+        f"of {options.name}" if options.name else "",
+        f"of the last {options.days:g} days" if options.days else "",
+    ]
+    where = " ".join(filter(None, limits))
+    return f"No call {where} is known." if where else NO_CALLS
+
+
+def _to_usage_data(address: str, statistics: Statistics, standing: Standing, *, is_listed: bool) -> dict[str, Any]:
+    more: dict[str, Any] = {"successes": statistics.successes}
+    if statistics.successes:
+        more["mean_ms"] = round(statistics.mean_ms, 1)
+    return {"tool": address, "here": is_listed, **make_usage_card(statistics, standing), **more}
+
+
+def _to_call_data(row: CallRow) -> dict[str, Any]:
+    return {
+        "at": to_iso_time(row.at),
+        "tool": f"{row.server}.{row.tool}",
+        "ms": round(row.ms, 1),
+        "ok": row.ok,
+        "cancelled": row.cancelled,
+        "client": row.client,
+        "profile": row.profile,
+    }
+
+
+def _build_call_row(row: CallRow) -> Sequence[str]:
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.at))
+    outcome = "ok" if row.ok else "cancelled" if row.cancelled else "failed"
+    return (
+        moment,
+        sanitize_text(f"{row.server}.{row.tool}"),
+        f"{row.ms:,.1f}",
+        outcome,
+        sanitize_text(row.client),
+        row.profile,
+    )
+
+
+def _show_table(screen: Screen, ranked: Sequence[str], statistics: Mapping[str, Statistics], listed: set[str]) -> None:
+    columns = (
+        Column("tool", style="cyan", no_wrap=True),
+        *(Column(name, align_right=True) for name in ("calls", "success", "p50", "p95", "7 d", "30 d")),
+        Column("last used"),
+    )
+    rows = [
+        (
+            sanitize_text(address) + ("" if address in listed else " (gone)"),
+            f"{use.calls:,}",
+            format_success_rate(use),
+            format_latency(use.p50_ms, use),
+            format_latency(use.p95_ms, use),
+            f"{use.calls_7d:,}",
+            f"{use.calls_30d:,}",
+            format_time_ago(use.last_used),
+        )
+        for address, use in ((address, statistics[address]) for address in ranked)
+    ]
+    show_rows(screen, columns, rows)
+
+
+def _render_tool_usage(address: str, statistics: Statistics, standing: Standing) -> list[str | Text]:
+    """One tool's use, in a few lines."""
+    lines = [
+        f"calls: {statistics.calls:,} ({statistics.calls_7d:,} in 7 days, {statistics.calls_30d:,} in 30), last {format_time_ago(statistics.last_used)}",
+        f"success: {format_success_rate(statistics)} ({statistics.successes:,} of {statistics.calls:,})",
+    ]
+    if statistics.successes:
+        p50, p95 = format_latency(statistics.p50_ms, statistics), format_latency(statistics.p95_ms, statistics)
+        lines.append(f"latency: p50 {p50}, p95 {p95}, mean {format_latency(statistics.mean_ms, statistics)}")
+    return [
+        Text(sanitize_text(address), style="bold cyan"),
+        *lines,
+        f"tier: {standing.tier} (score {standing.score:.2f})",
+    ]

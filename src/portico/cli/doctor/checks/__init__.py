@@ -1,0 +1,1 @@
+"""What `portico doctor` checks, one module for each subject."""

@@ -1,0 +1,119 @@
+"""Command-line programs that are tools: there, not run by a shell, and with words that mean what they seem to."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+
+from portico.cli.doctor.finding import ConfigLocations, DoctorFinding
+from portico.config import BackendConfig
+from portico.config.command_injection import find_injected_code
+from portico.config.command_tool import CommandTool
+from portico.config.command_words import END_OF_OPTIONS
+from portico.upstream.transports.process import build_environment
+
+
+def check(name: str, server: BackendConfig, locations: ConfigLocations) -> Iterator[DoctorFinding]:
+    """What can be seen of a server's commands without running any."""
+    if server.cwd is not None and not os.path.isdir(server.cwd):
+        yield DoctorFinding(
+            "program.cwd_missing",
+            "broken",
+            f"the working directory {server.cwd} does not exist, so that none of its commands runs",
+            f"mkdir -p {server.cwd}  or correct `cwd`",
+            **locations.locate_server(name, "cwd"),
+        )
+        return
+    for key, tool in server.commands.items():
+        at = locations.locate_server(name, "commands", key, "command")
+        if (missing := _find_missing_program(key, tool, server, at)) is not None:
+            yield missing
+        yield from _check_code(key, tool, at)
+        yield from _check_options(key, tool, at)
+        yield from _check_placement(key, tool, locations.locate_server(name, "commands", key, "arguments"))
+
+
+def _find_missing_program(
+    key: str, tool: CommandTool, server: BackendConfig, at: Mapping[str, object]
+) -> DoctorFinding | None:
+    program = os.path.expanduser(tool.command[0])
+    sought = os.path.abspath(os.path.join(server.cwd or "", program)) if os.path.dirname(program) else program
+    if shutil.which(sought, path=build_environment(server.env, server.inherit_env).get("PATH")) is not None:
+        return None
+    if os.path.dirname(program) and os.path.isfile(sought):
+        said, remedy = f"{program} is not executable", f"chmod +x {sought}"
+        return DoctorFinding("program.not_executable", "broken", f"{key}: {said}", remedy, **at)  # pyright: ignore[reportArgumentType]
+    words = program.split()
+    remedy = (
+        f"Each word by itself: [{', '.join(words)}, …]."
+        if len(words) > 1
+        else "Install it, write its full path, or add its folder to PATH in the server's `env`."
+    )
+    where = "" if os.path.dirname(program) else " on PATH"
+    return DoctorFinding(
+        "program.missing",
+        "broken",
+        f"{key}: the program {program!r} does not exist{where}",
+        f"{remedy} The other commands work.",
+        **at,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def _check_code(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
+    """Arguments that are run. Where one is only a part of the code, the configuration was refused already."""
+    for code in (found for found in find_injected_code(tool.words) if tool.arguments[found.argument].is_free_text):
+        yield DoctorFinding(
+            "program.runs_code",
+            "warning",
+            f"{key}: {code.program} runs whatever a caller writes for {{{code.argument}}}, with all your rights",
+            "Name the program that should run and make its words arguments; scripts are safe in run_code.",
+            **at,  # pyright: ignore[reportArgumentType]
+        )
+
+
+def _check_options(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
+    for one in tool.words:
+        first = one.pieces[0]
+        loose = [name for name in one.names if tool.arguments[name].is_free_text]
+        if isinstance(first, str) and first in ("-", END_OF_OPTIONS) and loose:
+            yield DoctorFinding(
+                "program.any_option",
+                "warning",
+                f"{key}: whoever calls it chooses the option {first}{{{loose[0]}}}",
+                f"Give {loose[0]} `choices`, or a boolean with a `flag` for each option.",
+                **at,  # pyright: ignore[reportArgumentType]
+            )
+    for before, one in zip(tool.words[1:], tool.words[2:], strict=False):
+        option = before.literal_text or ""
+        if (
+            option.startswith("-")
+            and option != END_OF_OPTIONS
+            and "=" not in option
+            and _is_optional(tool, one.sole_argument)
+        ):
+            yield DoctorFinding(
+                "program.lonely_option",
+                "warning",
+                f"{key}: without {one.sole_argument}, {option} stays alone and takes the next word for its value",
+                f"Take {option} out of the words and write flag: '{option} {{}}' at {one.sole_argument}; or make it required.",
+                **at,  # pyright: ignore[reportArgumentType]
+            )
+
+
+def _check_placement(key: str, tool: CommandTool, at: Mapping[str, object]) -> Iterator[DoctorFinding]:
+    named = {name for one in (*tool.words, tool.stdin_word) for name in one.names}
+    loose = [name for name, argument in tool.arguments.items() if name not in named and not argument.flag]
+    if loose:
+        yield DoctorFinding(
+            "program.unplaced",
+            "note",
+            f"{key}: no word names {', '.join(loose)}; what is given follows at the end",
+            f"Put {{{loose[0]}}} where it belongs, or give it a `flag`.",
+            **at,  # pyright: ignore[reportArgumentType]
+        )
+
+
+def _is_optional(tool: CommandTool, name: str) -> bool:
+    if not name or tool.arguments[name].flag:
+        return False
+    argument = tool.arguments[name]
+    return argument.default is None and not argument.required and argument.type != "boolean"

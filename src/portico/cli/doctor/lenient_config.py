@@ -1,0 +1,155 @@
+"""Files, environment → a configuration as far as it can be understood, and everything that is wrong with them.
+
+`config_file.load` refuses a file with one mistake in it. A doctor goes on: a key that does not exist is left out, a
+server that cannot be understood is left out, and the rest is examined all the same.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from portico.cli.doctor.finding import ConfigLocations, DoctorFinding, Severity
+from portico.config import Config
+from portico.config_file.dangling_references import find_dangling_references
+from portico.config_file.draft import ConfigDraft, find_source
+from portico.config_file.draft_builder import add_file
+from portico.config_file.findings import ConfigFinding as Remark
+from portico.config_file.loader import add_environment, find_files
+from portico.config_file.validation_messages import describe_validation_error
+from portico.errors import ConfigError
+
+_MAX_ROUNDS = 5
+"""What is left out may bring another mistake to light; so often."""
+_ID_PATTERNS: Sequence[tuple[str, str]] = (
+    (r"there is no such key|no such setting", "config.unknown_key"),
+    (r"^not (YAML|JSON)", "config.syntax"),
+    (r"written twice", "config.duplicate_key"),
+    (r"environment variable \w+ is not set", "variable.unset"),
+    (r"\$\{input:|only an editor can fill in", "variable.unset"),
+    (r"cannot be read \(", "env_file.unreadable"),
+    (r"is no variable and stays", "variable.unset"),
+    (r"matches no server", "config.names_no_server"),
+    (r"left out, not KEY=VALUE", "env_file.odd_line"),
+    (r"could change what is run|so change what is run", "config.writable"),
+    (r"the file is empty", "config.empty"),
+    (r"replaces the .* of an earlier file", "config.replaced"),
+    (r"would both be named|this name is Portico's own", "config.server_name"),
+    (r"left out", "config.left_out"),
+)
+_UNSET_VARIABLE = re.compile(r"environment variable (\w+) is not set")
+
+
+@dataclass(frozen=True)
+class LenientConfig:
+    """What could be understood."""
+
+    config: Config
+    locations: ConfigLocations
+    findings: tuple[DoctorFinding, ...]
+    files: tuple[Path, ...]
+    refused: bool
+    """Whether Portico would not start with these files."""
+
+
+def read_leniently(files: Sequence[str], environ: Mapping[str, str], cwd: Path) -> LenientConfig:
+    """Everything these sources say, and what is wrong with them."""
+    draft, findings = ConfigDraft(), list[DoctorFinding]()
+    for path in files or find_files(environ, cwd):
+        try:
+            add_file(draft, cwd / Path(path).expanduser(), environ, cwd)
+        except ConfigError as error:
+            name = "config.writable" if _find_id(error.message) == "config.writable" else "config.unreadable"
+            findings.append(
+                DoctorFinding(name, "broken", error.message, error.advice, file=error.file, line=error.line)
+            )
+    add_environment(draft, environ)
+    config = _validate_leniently(draft)
+    places = ConfigLocations(draft.origins)
+    findings += [_to_finding(one, "broken") for one in draft.errors]
+    refused = bool(findings)
+    draft.warnings += find_dangling_references(config, draft.origins)
+    findings += [
+        _to_finding(one, "note" if one.message.startswith("left out") else "warning")
+        for one in draft.warnings
+        if "cannot be used: " not in one.message
+    ]
+    for name, server in config.servers.items():
+        if server.problem is not None and not server.disabled:
+            findings += [_make_unusable_finding(name, reason, places) for reason in server.problem.split("; ")]
+    return LenientConfig(config, places, tuple(findings), tuple(draft.files), refused)
+
+
+def _validate_leniently(draft: ConfigDraft) -> Config:
+    for _ in range(_MAX_ROUNDS):
+        try:
+            return Config.model_validate(draft.values)
+        except ValidationError as error:
+            for problem in error.errors(include_url=False):
+                origin = find_source(draft.origins, problem["loc"])
+                words = describe_validation_error(problem, secret=problem["loc"] in draft.expanded)
+                draft.errors.append(Remark(origin.name or origin.kind, origin.line, *words))
+                _remove_invalid(draft.values, problem)
+    draft.values.clear()
+    return Config()
+
+
+def _remove_invalid(values: dict[str, Any], problem: ErrorDetails) -> None:
+    """Take what is wrong out of the values: an unknown key alone, else the server or the setting it is in."""
+    where = [part for part in problem["loc"] if part != "[key]"]
+    if problem["type"] != "extra_forbidden":
+        where = where[:2] if where[:1] in (["servers"], ["profiles"]) else where[:1]
+    level: Any = values
+    for step in where[:-1]:
+        if not isinstance(level, dict) or step not in level:
+            return
+        level = cast("dict[Any, Any]", level)[step]
+    if isinstance(level, dict) and where:
+        cast("dict[Any, Any]", level).pop(where[-1], None)
+
+
+def _to_finding(remark: Remark, severity: Severity) -> DoctorFinding:
+    text = f"{remark.key}: {remark.message}" if remark.key else remark.message
+    return DoctorFinding(
+        _find_id(remark.message),
+        severity,
+        text,
+        remark.advice or _find_remedy(remark.message),
+        server=_parse_server_name(remark.key),
+        key=remark.key,
+        file=remark.file,
+        line=remark.line,
+    )
+
+
+def _make_unusable_finding(name: str, reason: str, locations: ConfigLocations) -> DoctorFinding:
+    key, colon, rest = reason.partition(": ")
+    where = tuple(int(part) if part.isdigit() else part for part in key.split(".")) if colon else ()
+    at = locations.locate_server(name, *where)
+    text = rest if colon and at["line"] else reason
+    return DoctorFinding(_find_id(reason), "broken", f"{name} cannot be used: {text}", _find_remedy(reason), **at)
+
+
+def _find_id(message: str) -> str:
+    return next((name for pattern, name in _ID_PATTERNS if re.search(pattern, message)), "config.invalid")
+
+
+def _find_remedy(message: str) -> str:
+    if unset := _UNSET_VARIABLE.search(message):
+        return f"export {unset[1]}=…  or write ${{{unset[1]}:-default}}"
+    if "cannot be read (" in message:
+        return "Create the file, or correct `env_file`; it is relative to the configuration file."
+    if "say how to reach it" in message:
+        return "Write command: … and args: [ … ], or url: https://…"
+    if _find_id(message) != "config.invalid":
+        return ""
+    return "`portico config` shows the keys; docs/reference/configuration.md lists them."
+
+
+def _parse_server_name(key: str) -> str:
+    head, _, rest = key.partition(".")
+    return rest.partition(".")[0] if head == "servers" else ""

@@ -1,0 +1,134 @@
+"""How a command ends: an exit code, and whatever went wrong said on stderr as advice, never as a traceback.
+
+0 done · 1 failed · 2 the configuration or the command line cannot be used · 130 interrupted · 141 nobody reads stdout.
+"""
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from portico.errors import BackendUnavailable, ConfigError, InvalidArguments, PorticoError, RemoteError, UnknownName
+
+EXIT_OK, EXIT_FAILED, EXIT_INVALID, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 130, 141
+DEBUG_VARIABLE = "PORTICO_DEBUG"
+CLI_ADVICE = {
+    "Use search_tools to find one.": "`portico search` finds one.",
+    "browse_tools without arguments lists them.": "`portico browse` lists them.",
+}
+"""What agents are advised → what a person can do."""
+
+
+def run_to_exit_code(job: Callable[[], int], *, as_json: bool = False) -> int:
+    """Run a command to its exit code."""
+    try:
+        code = job()
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Exception as error:  # the outermost edge: people get a sentence, PORTICO_DEBUG=1 the traceback
+        cause = _unwrap_group(error)
+        if isinstance(cause, BrokenPipeError):
+            _discard_stdout()
+            return EXIT_BROKEN_PIPE
+        return report_failure(cause, as_json=as_json)
+
+
+def report_failure(cause: Exception, *, as_json: bool = False) -> int:
+    """Say what went wrong; the exit code for it."""
+    error = cause if isinstance(cause, PorticoError) else _wrap_unexpected(cause)
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exc()
+    print_error(error)
+    if as_json:
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.buffer.write(orjson.dumps({"error": to_error_data(error)}) + b"\n")
+            sys.stdout.flush()
+    return EXIT_INVALID if isinstance(error, ConfigError) else EXIT_FAILED
+
+
+def print_error(error: PorticoError) -> None:
+    """An error on stderr: what happened in red, what to do about it below."""
+    message, advice = _sanitize_message(error, str(error).removesuffix(f"\n{error.advice}")), _get_cli_advice(error)
+    red, plain = ("\x1b[31m", "\x1b[0m") if can_color_stderr() else ("", "")
+    with contextlib.suppress(OSError):
+        print(f"{red}Error: {message}{plain}", *filter(None, [advice]), sep="\n", file=sys.stderr)  # noqa: T201
+
+
+def print_note(text: str) -> None:
+    """A remark on stderr."""
+    dim, plain = ("\x1b[2m", "\x1b[0m") if can_color_stderr() else ("", "")
+    with contextlib.suppress(OSError):
+        print(f"{dim}{text}{plain}", file=sys.stderr)  # noqa: T201
+
+
+def to_error_data(error: PorticoError) -> dict[str, Any]:
+    """An error as `--json` shows it."""
+    data: dict[str, Any] = {
+        "kind": error.kind,
+        "message": _sanitize_message(error, error.message),
+        "advice": _get_cli_advice(error),
+    }
+    if isinstance(error, ConfigError):
+        data |= {"file": error.file, "line": error.line, "key": error.key}
+    if isinstance(error, UnknownName):
+        data["nearest"] = list(error.nearest)
+    if isinstance(error, InvalidArguments):
+        data["problems"] = list(error.problems)
+    return data
+
+
+def can_color_stderr() -> bool:
+    """Whether stderr is a terminal that may be coloured."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _unwrap_group(error: Exception) -> Exception:
+    """What a group of failed tasks failed of."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _wrap_unexpected(error: Exception) -> PorticoError:
+    return PorticoError(
+        f"something unexpected happened: {type(error).__name__}: {error}",
+        advice=f"This is a bug in Portico; {DEBUG_VARIABLE}=1 shows where.",
+    )
+
+
+def sanitize_server_text(text: str) -> str:
+    """What a server wrote on stderr or answered, without secrets and without what would steer a terminal."""
+    from portico.catalog.visible_text import sanitize_text
+    from portico.config_file.mask import mask_text  # its patterns cost start-up, and broken servers are rare
+
+    return mask_text(sanitize_text(text))
+
+
+def sanitize_reason(state: str, text: str) -> str:
+    """Why a server is in a state. Where the configuration is why, the words are ours, and name no values."""
+    from portico.catalog.visible_text import sanitize_text
+
+    return sanitize_text(text) if state == "disabled" else sanitize_server_text(text)
+
+
+def _sanitize_message(error: PorticoError, text: str) -> str:
+    # Our own words are ours; these kinds repeat a server's.
+    return sanitize_server_text(text) if isinstance(error, BackendUnavailable | RemoteError) else text
+
+
+def _get_cli_advice(error: PorticoError) -> str:
+    return CLI_ADVICE.get(error.advice, error.advice)
+
+
+def _discard_stdout() -> None:
+    # Otherwise the interpreter flushes into the closed pipe on its way out and complains.
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,167 @@
+"""The four tiers as clients are served them: the answers themselves, at their largest.
+
+T0 is the hot list, T1 the categories, T2 a page of summaries, T3 schemas. Meta-tools give T0 and T1 in one answer;
+resources and the side door give each its own. The worst is asked for: the category whose first page costs most, and the
+tools whose schemas do.
+"""
+
+import heapq
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from portico.calls.pipeline import DEFAULT_CONTEXT
+from portico.catalog.tool import Tool
+from portico.errors import PorticoError
+from portico.meta_tools import tool_definitions
+from portico.profiles.view import ProfileView
+from portico.rendering.listing_cost import DefinitionCosts, TierName, TierResponse, TierSize, compute_tier_sizes
+from portico.rendering.token_count import TokenCounter
+from portico.rendering.tool import render_schema
+from portico.storage.gateway_store import GatewayStore
+
+_NEXT_CURSOR = re.compile(r'browse_tools\(cursor="([^"]+)"\)')
+_CANDIDATES = 100
+"""Tools with the largest definitions, among which the largest schemas are looked for."""
+
+
+@dataclass(frozen=True)
+class TierChannel:
+    """One way to be served the tiers."""
+
+    name: str
+    sizes: tuple[TierSize, ...]
+
+
+async def measure_channels(
+    view: ProfileView, store: GatewayStore, counter: TokenCounter, costs: DefinitionCosts
+) -> tuple[TierChannel, ...]:
+    """Every way that this view has, with what it serves at worst; none where there is no tool."""
+    if not view.snapshot.tools:
+        return ()
+    largest = find_largest_tools(list(view.snapshot.tools.values()), counter, costs)
+    measured = {
+        "meta-tools": await _measure_meta_tools(view, counter, largest),
+        "resources": await _measure_resources(view, counter, largest),
+        "REST": await _measure_rest_api(view, store, counter, largest),
+    }
+    return tuple(TierChannel(name, compute_tier_sizes(served)) for name, served in measured.items() if served)
+
+
+def find_largest_tools(tools: Sequence[Tool], counter: TokenCounter, costs: DefinitionCosts) -> list[Tool]:
+    """The tools whose schemas cost most, as many as one answer may describe."""
+    candidates = heapq.nlargest(_CANDIDATES, tools, key=costs.measure)
+    return heapq.nlargest(tool_definitions.MAX_NAMES, candidates, key=lambda tool: counter.count(render_schema(tool)))
+
+
+async def _measure_meta_tools(view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]) -> list[TierResponse]:
+    served = list[TierResponse]()
+    overview = await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {})
+    if overview is not None:
+        served.append(TierResponse("T0", "browse_tools()", counter.count(overview)))
+        served.append(await _measure_categories(view, counter, overview))
+    pages = {
+        name: counter.count(page)
+        for name in view.ranked_catalog.categories
+        if (page := await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {"category": name})) is not None
+    }
+    if pages:
+        worst = max(pages, key=lambda name: pages[name])
+        served.append(TierResponse("T2", f'browse_tools(category="{worst}")', pages[worst]))
+    schemas = await _call_meta_tool(
+        view, tool_definitions.DESCRIBE_TOOLS, {"names": [tool.address for tool in largest]}
+    )
+    if schemas is not None:
+        asked = f"describe_tools of the {len(largest)} largest, {largest[0].address} first"
+        served.append(TierResponse("T3", asked, counter.count(schemas)))
+    return served
+
+
+async def _measure_categories(view: ProfileView, counter: TokenCounter, overview: str) -> TierResponse:
+    """T1: in the same answer as T0, and where not all categories fit there, in the one that goes on."""
+    onwards = _NEXT_CURSOR.search(overview)
+    if onwards is None or all(f"\n{name} (" in overview for name in view.ranked_catalog.categories):
+        return TierResponse("T1", "the same answer", 0)
+    more = await _call_meta_tool(view, tool_definitions.BROWSE_TOOLS, {"cursor": onwards[1]})
+    return TierResponse("T1", "browse_tools(cursor=…), which goes on", counter.count(more or ""))
+
+
+async def _measure_resources(view: ProfileView, counter: TokenCounter, largest: Sequence[Tool]) -> list[TierResponse]:
+    asked: Mapping[TierName, Sequence[str]] = {
+        "T0": ("portico://hot",),
+        "T1": ("portico://categories",),
+        "T2": tuple(f"portico://category/{quote(name, safe='')}" for name in view.ranked_catalog.categories),
+        "T3": tuple(f"portico://tool/{quote(tool.address, safe='.')}" for tool in largest),
+    }
+    return await _measure_worst(asked, lambda uri: _read_resource(view, uri), counter)
+
+
+async def _measure_rest_api(
+    view: ProfileView, store: GatewayStore, counter: TokenCounter, largest: Sequence[Tool]
+) -> list[TierResponse]:
+    # What speaks HTTP takes half a second to load, and only this wants it.
+    from httpx2 import ASGITransport, AsyncClient
+
+    from portico.api.app import make_api
+    from portico.api.pagination import quote_path_segment
+    from portico.api.params import MAX_PAGE_SIZE
+    from portico.api.tiers import V1, build_tool_path
+
+    asked: Mapping[TierName, Sequence[str]] = {
+        "T0": (f"{V1}/tools/hot",),
+        "T1": (f"{V1}/tools/categories",),
+        "T2": tuple(
+            f"{V1}/tools/category/{quote_path_segment(name)}?page_size={MAX_PAGE_SIZE}"
+            for name in view.ranked_catalog.categories
+        ),
+        "T3": tuple(map(build_tool_path, largest)),
+    }
+    inside = ASGITransport(make_api(view.profile_state, view.search_service, store))
+    async with AsyncClient(transport=inside, base_url="http://portico") as client:
+
+        async def got(path: str) -> str | None:
+            response = await client.get(path)
+            return response.text if response.is_success else None
+
+        return await _measure_worst(asked, got, counter)
+
+
+async def _measure_worst(
+    addresses_by_tier: Mapping[TierName, Sequence[str]],
+    read: Callable[[str], Awaitable[str | None]],
+    counter: TokenCounter,
+) -> list[TierResponse]:
+    """Of each tier, the address that costs most; a tier that nothing answers for is left out."""
+    served = list[TierResponse]()
+    for tier, addresses in addresses_by_tier.items():
+        costs = {one: counter.count(text) for one in addresses if (text := await read(one)) is not None}
+        if costs:
+            worst = max(costs, key=lambda one: costs[one])
+            served.append(TierResponse(tier, worst, costs[worst]))
+    return served
+
+
+async def _call_meta_tool(view: ProfileView, name: str, arguments: Mapping[str, Any]) -> str | None:
+    """What a meta-tool answers; None where it is switched off."""
+    try:
+        result = await view.handle(
+            "tools/call", {"name": name, "arguments": dict(arguments)}, DEFAULT_CONTEXT, "modern"
+        )
+    except PorticoError:
+        return None
+    return None if result.get("isError") else _join_texts(result.get("content"))
+
+
+async def _read_resource(view: ProfileView, uri: str) -> str | None:
+    """What a resource says; None where this view has none of that name."""
+    try:
+        result = await view.handle("resources/read", {"uri": uri}, DEFAULT_CONTEXT, "modern")
+    except PorticoError:
+        return None
+    return _join_texts(result.get("contents"))
+
+
+def _join_texts(parts: Any) -> str:
+    return "\n".join(part["text"] for part in parts or () if isinstance(part.get("text"), str))

@@ -1,0 +1,174 @@
+"""What was typed after a tool's name → its arguments, read by the types of its schema. Pure.
+
+`{"a": 1}` is taken as it is. `a=1 name=x tags=red,blue filter.year=2024` is read key by key: a number where the schema
+wants one, a list from commas or a repeated key, an object from dotted keys; `key:=JSON` says exactly what is meant.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from portico.errors import InvalidArguments
+from portico.json_text import json_codec
+
+Schema = Mapping[str, Any]
+
+_TYPES: Mapping[type, tuple[str, ...]] = {
+    bool: ("boolean",), int: ("integer", "number"), float: ("number",), str: ("string",), list: ("array",),
+    dict: ("object",), type(None): ("null",),
+}  # fmt: skip
+_UNION_KEYS = ("anyOf", "oneOf", "allOf")
+_MAX_DEPTH = 8
+
+
+def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, Any]:
+    """The arguments these words mean; raises InvalidArguments."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return parse_object(words[0])
+    pairs: dict[str, list[str]] = {}
+    exact: dict[str, Any] = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign or not key:
+            raise InvalidArguments(
+                f"{word!r} is no argument",
+                advice="Write key=value, key:=JSON, one JSON object in quotes, or - to read JSON from stdin.",
+            )
+        if key.endswith(":"):
+            exact[key[:-1]] = _parse_json(value, key[:-1])
+        else:
+            pairs.setdefault(key, []).append(value)
+    read: dict[str, Any] = {}
+    for key, values in pairs.items():
+        path, inner = _locate_key(key, schema)
+        _set_at_path(read, path, _parse_values(values, inner, schema))
+    for key, value in exact.items():
+        _set_at_path(read, _locate_key(key, schema)[0], value)
+    return read
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """A JSON object of arguments."""
+    try:
+        value = json_codec.loads(text.encode() if isinstance(text, str) else text)
+    except ValueError as error:
+        raise InvalidArguments(
+            f"the arguments are not JSON: {error}", advice='Write them like {"key": "value"}.'
+        ) from None
+    if not isinstance(value, dict):
+        raise InvalidArguments("the arguments must be one JSON object", advice='Write them like {"key": "value"}.')
+    return cast("dict[str, Any]", value)
+
+
+def _parse_json(text: str, key: str) -> Any:
+    try:
+        return json_codec.loads(text.encode())
+    except ValueError as error:
+        raise InvalidArguments(
+            f"{key}:= is not followed by JSON: {error}", advice=f'For text write {key}="…".'
+        ) from None
+
+
+def _locate_key(key: str, schema: Schema) -> tuple[list[str], Schema]:
+    """Where a key leads: itself if the schema has it, else along its dots as far as objects go."""
+    properties = _collect_properties(schema, schema)
+    if key in properties:
+        return [key], properties[key]
+    head, dot, rest = key.partition(".")
+    if dot and rest and head in properties:
+        path, inner = _locate_key(rest, _SubSchema(properties[head], schema))
+        return [head, *path], inner
+    return [key], {}
+
+
+class _SubSchema(dict[str, Any]):
+    """A part of a schema that still knows the whole it refers to."""
+
+    def __init__(self, part: Schema, root: Schema) -> None:
+        super().__init__(part)
+        self.root = root.root if isinstance(root, _SubSchema) else root
+
+
+def _collect_properties(part: Schema, root: Schema) -> dict[str, Schema]:
+    found: dict[str, Schema] = {}
+    for one in _iterate_variants(part, root):
+        properties = one.get("properties")
+        if isinstance(properties, dict):
+            for name, inner in cast("dict[str, Any]", properties).items():
+                found.setdefault(name, inner if isinstance(inner, dict) else {})
+    return found
+
+
+def _iterate_variants(part: Schema, root: Schema, depth: int = 0) -> Iterator[Schema]:
+    """A schema and everything it may stand for: the target of its reference, each of its branches."""
+    yield part
+    if depth >= _MAX_DEPTH:
+        return
+    target = _resolve_reference(part.get("$ref"), root)
+    if target is not None:
+        yield from _iterate_variants(target, root, depth + 1)
+    for key in _UNION_KEYS:
+        branches = part.get(key)
+        for branch in cast("list[Any]", branches) if isinstance(branches, list) else ():
+            if isinstance(branch, dict):
+                yield from _iterate_variants(cast(Schema, branch), root, depth + 1)
+
+
+def _resolve_reference(reference: Any, root: Schema) -> Schema | None:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found: Any = root.root if isinstance(root, _SubSchema) else root
+    for step in reference[2:].split("/"):
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return cast(Schema, found) if isinstance(found, dict) else None
+
+
+def _collect_types(part: Schema, root: Schema) -> set[str]:
+    """The types a schema allows; empty where it says nothing."""
+    types: set[str] = set()
+    for one in _iterate_variants(part, root):
+        declared = one.get("type")
+        types |= {declared} if isinstance(declared, str) else set(declared) if isinstance(declared, list) else set()
+        for value in [*_to_list(one.get("enum")), *([one["const"]] if "const" in one else [])]:
+            types.update(_TYPES.get(type(value), ()))
+    return types
+
+
+def _to_list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _parse_values(values: list[str], part: Schema, root: Schema) -> Any:
+    types = _collect_types(part, root)
+    if "array" in types and not (len(values) == 1 and values[0].lstrip().startswith("[")):
+        if len(values) == 1 and types & {"string", "object"}:
+            return _parse_scalar(values[0], types)
+        items = next((one["items"] for one in _iterate_variants(part, root) if isinstance(one.get("items"), dict)), {})
+        single = [item.strip() for item in values[0].split(",") if item.strip()] if len(values) == 1 else values
+        return [_parse_scalar(item, _collect_types(items, root)) for item in single]
+    return _parse_scalar(values[-1], types)
+
+
+def _parse_scalar(text: str, types: set[str]) -> Any:
+    """Text as the first of its types that it fits; text that fits none stays text, for the validation to judge."""
+    if types == {"string"}:
+        return text
+    if "boolean" in types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        value = json_codec.loads(text.encode())
+    except ValueError:
+        return text
+    if not types:
+        return value
+    # A string type takes what is typed literally, unless something nearer to it is allowed as well.
+    return value if types & {*_TYPES.get(type(value), ())} and not isinstance(value, str) else text
+
+
+def _set_at_path(into: dict[str, Any], path: list[str], value: Any) -> None:
+    *sections, last = path
+    for section in sections:
+        inner = into.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise InvalidArguments(f"{section} is given both whole and in parts", advice="Keep one of them.")
+        into = cast("dict[str, Any]", inner)
+    into[last] = value

@@ -1,0 +1,260 @@
+"""One file → plain values in the draft: placeholders filled in, paths made whole, every value with its line."""
+
+import os
+from collections import ChainMap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from portico.config import RESERVED_NAMES
+from portico.config_file.client_translation import translate
+from portico.config_file.draft import ConfigDraft, ConfigSource, KeyPath, find_source, join_key_path
+from portico.config_file.env_file import UnwrittenFiles, merge_env_file_from_config, read_content
+from portico.config_file.file_permissions import WritableByOthers
+from portico.config_file.findings import ConfigFinding
+from portico.config_file.names import find_intended_name, to_server_key
+from portico.config_file.placeholders import PlaceholderFolders, expand, parse_env_file
+from portico.config_file.tree_reader import ConfigNode, ConfigSyntaxError, decode_text, read_tree
+from portico.errors import ConfigError
+
+TEXT_KEYS = frozenset(
+    {"args", "base_url", "command", "cwd", "description", "env", "env_file", "functions", "headers", "inherit_env"}
+    | {"openapi", "query", "recorded", "recorded_slug", "roots", "tags", "title", "token", "url"}
+)
+"""Under these keys a scalar is text, as it was written: the variable DEBUG: no is "no", a token 0123 keeps its zero."""
+PATH_KEYS = ("cwd", "env_file", "recorded")
+
+
+def add_file(
+    draft: ConfigDraft, path: Path, environ: Mapping[str, str], cwd: Path, unwritten: UnwrittenFiles | None = None
+) -> None:
+    """Gather what a file says, or will say; ConfigError where it cannot be read at all."""
+    unwritten = unwritten or {}
+    shown = str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+    try:
+        data = read_content(path, unwritten)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", advice=advise_unreadable(path), file=shown) from None
+    except WritableByOthers as error:
+        raise ConfigError(error.message, advice=error.advice, file=shown) from None
+    draft.files.append(path)
+    root, findings = read_tree(data, shown)
+    draft.errors += findings
+    if root is None:
+        if not findings:
+            draft.warnings.append(ConfigFinding(shown, 0, "", "the file is empty"))
+        return
+    told = translate(root, shown)
+    draft.errors += told.errors
+    draft.warnings += told.warnings
+    places = PlaceholderFolders(find_workspace(path, cwd), cwd, Path.home())
+    base = places.workspace if path.parent.name.startswith(".") else path.parent
+    environ = merge_env_file_from_config(draft, told.settings.get("env_file"), shown, environ, places, base, unwritten)
+    for key, node in told.settings.items():
+        if node.value is not None:
+            add_setting(ValueResolver(draft, shown, (), environ, places, base, is_own_file=True), key, node)
+    servers = draft.values.setdefault("servers", {})
+    earlier = dict(draft.names)
+    for position, (written_name, entry) in enumerate(told.servers):
+        name = claim_server_name(draft, written_name, entry.line, shown, earlier)
+        if name is None:
+            continue
+        values = ValueResolver(draft, shown, ("servers", name), environ, places, base, is_own_file=told.is_own)
+        servers[name] = values.resolve_server(entry, told.problems.get(position, ""))
+        if name != written_name:
+            servers[name].setdefault("title", written_name)
+
+
+def add_setting(values: "ValueResolver", key: str, node: ConfigNode) -> None:
+    draft = values.draft
+    value = values.resolve_node(node, (key,))
+    draft.errors += [
+        ConfigFinding(values.display_path, find_source(draft.origins, where).line, join_key_path(where), reason)
+        for where, reason in values.problems
+    ]
+    if key in ("data_dir", "env_file") and isinstance(value, str):
+        value = resolve_path(value, values.base)
+    if key == "learning" and isinstance(value, str | bool):
+        # Written out, so that a variable or a later file can change the rest of the section.
+        value = {"scope": value}
+        draft.origins["learning", "scope"] = draft.origins.pop(("learning",))
+        values.written = {f"{place}.scope": text for place, text in values.written.items()}
+    if key == "profiles" and isinstance(value, dict):
+        value = {name: {} if profile is None else profile for name, profile in value.items()}
+    known = draft.values.get(key)
+    draft.values[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+    draft.values["written"] = {**draft.values.get("written", {}), **values.written}
+
+
+def claim_server_name(
+    draft: ConfigDraft, written_name: str, line: int, display_path: str, earlier_names: Mapping[str, str]
+) -> str | None:
+    """The key a server gets; None, with an error, where it cannot have one."""
+    name = to_server_key(written_name)
+    key = f"servers.{written_name}"
+    if name.lower() in RESERVED_NAMES:
+        draft.errors.append(
+            ConfigFinding(display_path, line, key, "this name is Portico's own", "Give the server another name.")
+        )
+        return None
+    if name in earlier_names and name in draft.names:
+        draft.warnings.append(
+            ConfigFinding(display_path, line, key, f"replaces the {earlier_names[name]!r} of an earlier file")
+        )
+        draft.forget(("servers", name))
+        del draft.names[name]
+    if name in draft.names:
+        both = f"{draft.names[name]!r} and {written_name!r} would both be named {name}"
+        draft.errors.append(ConfigFinding(display_path, line, key, both, "Rename one of them."))
+        return None
+    draft.names[name] = written_name
+    return name
+
+
+class ValueResolver:
+    """Nodes → plain values at one place, with notes on what was written there and what is missing."""
+
+    def __init__(
+        self,
+        draft: ConfigDraft,
+        display_path: str,
+        key_path: KeyPath,
+        environ: Mapping[str, str],
+        folders: PlaceholderFolders,
+        base: Path,
+        *,
+        is_own_file: bool,
+    ) -> None:
+        self.draft, self.display_path, self.key_path, self.is_own_file = draft, display_path, key_path, is_own_file
+        self.environ, self.folders, self.base = environ, folders, base
+        self.outside_env = environ
+        self.written: dict[str, str] = {}
+        self.problems: list[tuple[KeyPath, str]] = []
+
+    def resolve_node(self, node: ConfigNode, key_path: KeyPath, *, as_text: bool = False) -> Any:
+        """A node's value, placeholders filled in."""
+        self.draft.origins[key_path] = ConfigSource("file", self.display_path, node.line)
+        if node.entries is not None:
+            return {
+                key: self.resolve_node(child, (*key_path, key), as_text=as_text or key in TEXT_KEYS)
+                for key, child in node.entries.items()
+            }
+        if node.items is not None:
+            return [
+                self.resolve_node(child, (*key_path, index), as_text=as_text) for index, child in enumerate(node.items)
+            ]
+        if node.value is None and not (as_text and node.text == "~" and isinstance(key_path[-1], int)):
+            return None
+        if not (as_text or isinstance(node.value, str)):
+            return node.value
+        bare = not self.is_own_file and key_path[2:3] in (("env",), ("headers",))
+        environ = self.environ if key_path[2:3] == ("env",) else self.outside_env
+        done = expand(node.text, environ, self.folders, bare=bare)
+        if done.has_variables:
+            self.draft.expanded.add(key_path)
+            self.written[join_key_path(key_path[len(self.key_path) :])] = node.text
+        self.problems += [(key_path, problem) for problem in done.problems]
+        self.draft.warnings += [
+            ConfigFinding(
+                self.display_path,
+                node.line,
+                join_key_path(key_path),
+                f"{oddity} is no variable and stays; $${{ would say so",
+            )
+            for oddity in done.unknown_placeholders
+        ]
+        return done.text
+
+    def resolve_server(self, entry: ConfigNode, problem: str) -> dict[str, Any]:
+        """The values of one server; what it lacks becomes its `problem`."""
+        self.draft.origins[self.key_path] = ConfigSource("file", self.display_path, entry.line)
+        env = (entry.entries or {}).get("env")
+        if not self.is_own_file and env is not None and env.entries:
+            # What its client leaves as it is, the server fills in from the variable it is given (mcp-remote's headers).
+            given = {name: f"${{{name}}}" for name, node in env.entries.items() if "${" not in node.text}
+            self.outside_env = ChainMap(dict(self.environ), given)
+        values: dict[str, Any] = {
+            key: self.resolve_node(node, (*self.key_path, key), as_text=key in TEXT_KEYS)
+            for key, node in (entry.entries or {}).items()
+        }
+        for key in PATH_KEYS:
+            if isinstance(values.get(key), str):
+                values[key] = resolve_path(values[key], self.base)
+        if isinstance(values.get("openapi"), str) and "://" not in values["openapi"]:
+            values["openapi"] = resolve_path(values["openapi"], self.base)
+        if values.get("functions") and values.get("cwd") is None:
+            values["cwd"] = str(self.base)  # where they are imported from
+        if isinstance(values.get("command"), str):
+            values["command"] = os.path.expanduser(values["command"])
+        pass_through(values)
+        self.add_env_file(values)
+        reasons = [f"{join_key_path(where[2:])}: {reason}" for where, reason in self.problems]
+        if problem:
+            reasons.insert(0, problem)
+        if reasons:
+            values["problem"] = "; ".join(reasons)
+            if values.get("disabled") is not True:
+                message = f"cannot be used: {values['problem']}"
+                self.draft.warnings.append(
+                    ConfigFinding(self.display_path, entry.line, join_key_path(self.key_path), message)
+                )
+        if self.written:
+            values["written"] = self.written
+        return values
+
+    def add_env_file(self, values: dict[str, Any]) -> None:
+        path = values.get("env_file")
+        where = (*self.key_path, "env_file")
+        if not isinstance(path, str) or any(place == where for place, _ in self.problems):
+            return
+        shown = self.written.get("env_file", path)
+        try:
+            found, odd = parse_env_file(decode_text(read_content(Path(path), {})))
+        except WritableByOthers as error:
+            source = find_source(self.draft.origins, where)
+            self.draft.errors.append(
+                ConfigFinding(self.display_path, source.line, join_key_path(where), error.message, error.advice)
+            )
+            return
+        except (OSError, ConfigSyntaxError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error.message
+            self.problems.append((where, f"{shown} cannot be read ({reason})"))
+            return
+        self.draft.files.append(Path(path))
+        self.draft.warnings += [ConfigFinding(shown, line, "", "left out, not KEY=VALUE") for line in odd]
+        env = values.get("env", {})
+        if isinstance(env, dict):
+            values["env"] = {**found, **env}
+
+
+def pass_through(values: dict[str, Any]) -> None:
+    """A variable without a value is ours, passed on, as Compose files have it."""
+    for key in ("env", "headers"):
+        if key in values and values[key] is None:
+            del values[key]
+    env = values.get("env")
+    ours = [name for name, value in env.items() if value is None] if isinstance(env, dict) else []
+    if ours:
+        values["env"] = {name: value for name, value in values["env"].items() if value is not None}
+        known = values.get("inherit_env", [])
+        values["inherit_env"] = [*known, *ours] if isinstance(known, list) else known
+
+
+def resolve_path(text: str, base: Path) -> str:
+    """A path as the file means it: ~ is home, relative is from the file. One with a placeholder left stays as it is."""
+    return text if "${" in text else str(base / Path(text).expanduser())
+
+
+def find_workspace(path: Path, cwd: Path) -> Path:
+    """The project of a file: the folder around .vscode or .cursor unless that is the home, else where we are."""
+    project = path.parent.parent
+    return project if path.parent.name.startswith(".") and project != Path.home() else cwd
+
+
+def advise_unreadable(path: Path) -> str:
+    if path.is_dir():
+        return "Name a file, not a folder."
+    if not path.parent.is_dir():
+        return f"There is no folder {path.parent}."
+    near = find_intended_name(path.name, [other.name for other in path.parent.iterdir() if other.is_file()])
+    return f"Did you mean {path.with_name(near)}?" if near else "Check the path, or leave it out for the usual places."

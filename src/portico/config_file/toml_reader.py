@@ -1,0 +1,93 @@
+"""TOML text → the same tree of nodes, for Codex and whoever prefers it.
+
+`tomllib` tells no lines, so they are looked up in the text: headers of tables and keys at the beginning of a line.
+What is written inline has the line of the key around it.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from portico.config_file.tree_reader import MAX_DEPTH, ConfigNode, ConfigSyntaxError
+
+_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+_PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+_DOTTED = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
+_LINE = re.compile(rf"[ \t]*(?:\[\[?[ \t]*(?P<table>{_DOTTED})[ \t]*\]\]?|(?P<key>{_DOTTED})[ \t]*=)")
+
+TomlKeyPath = tuple[str, ...]
+
+
+def read_toml(text: str) -> ConfigNode:
+    """The tree of a TOML document; raises Unreadable."""
+    # tomllib takes no line end but these two, and a byte order mark neither.
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _PLACE.search(str(error))
+        line = int(found[1]) if found and found[1] else text.count("\n") + 1
+        message = _PLACE.sub("", str(error))
+        raise ConfigSyntaxError(line, f"not TOML: {message[:1].lower()}{message[1:]}", _advise(message)) from None
+    except RecursionError:
+        raise ConfigSyntaxError(1, f"nested deeper than {MAX_DEPTH} levels") from None
+    return _to_node(values, (), 1, _index_lines(text))
+
+
+def _to_node(value: Any, where: TomlKeyPath, line: int, lines: Mapping[TomlKeyPath, int]) -> ConfigNode:
+    if len(where) > MAX_DEPTH:
+        raise ConfigSyntaxError(line, f"nested deeper than {MAX_DEPTH} levels")
+    line = lines.get(where, line)
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        return ConfigNode({key: _to_node(inner, (*where, key), line, lines) for key, inner in entries.items()}, line)
+    if isinstance(value, list):
+        return ConfigNode([_to_node(item, (*where, ""), line, lines) for item in cast("list[Any]", value)], line)
+    if isinstance(value, bool):
+        return ConfigNode(value, line, str(value).lower())
+    if isinstance(value, (int, float, str)):
+        return ConfigNode(value, line, str(value))
+    text = str(value)  # dates and times, which no setting has
+    return ConfigNode(text, line, text)
+
+
+def _index_lines(text: str) -> dict[TomlKeyPath, int]:
+    """Where tables and keys stand; a line of a text that looks like one names a key that nobody looks up."""
+    found: dict[TomlKeyPath, int] = {}
+    table: TomlKeyPath = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        path = _parse_key(match["table"] or match["key"])
+        if match["table"]:
+            table = path
+        where = table if match["table"] else (*table, *path)
+        if len(where) > MAX_DEPTH:
+            continue  # refused with its values; each beginning of it kept here would be their square
+        for length in range(1, len(where) + 1):
+            found.setdefault(where[:length], number)
+    return found
+
+
+def _parse_key(dotted: str) -> TomlKeyPath:
+    parts: list[str] = []
+    for part in re.findall(_PART, dotted):
+        if part[0] == '"':
+            try:
+                part = str(tomllib.loads(f"x = {part}")["x"])
+            except tomllib.TOMLDecodeError:
+                part = part[1:-1]
+        parts.append(part[1:-1] if part[0] == "'" else part)
+    return tuple(parts)
+
+
+def _advise(message: str) -> str:
+    if "Invalid value" in message:
+        return 'Text stands between quotes: command = "npx".'
+    if "escape" in message or "hex value" in message:
+        return r"Write \\ for a backslash, or put the text between single quotes (paths on Windows need it)."
+    if "overwrite" in message or "twice" in message:
+        return "It is written twice: keep one of them."
+    return ""

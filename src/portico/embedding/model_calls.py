@@ -1,0 +1,76 @@
+"""A model's tool call, in whichever form its provider has it, as a name and arguments. Pure.
+
+Takes what the providers' libraries hand out, objects or plain dicts. A call that the model wrote wrongly is the model's
+to correct: its `problem` is answered like any error. An object that is no call at all is its caller's mistake.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.embedding.definitions import Format
+from portico.errors import InvalidArguments
+from portico.json_text import json_codec
+
+_CALL_TYPES: Mapping[Format, str] = {
+    "anthropic": "tool_use",
+    "openai": "function_call",
+    "openai-chat": "function",
+    "langchain": "tool_call",
+}
+_CALL_SHAPES: Mapping[Format, str] = {
+    "anthropic": 'a block {"type": "tool_use", "id", "name", "input"} of a message\'s content',
+    "openai": 'an item {"type": "function_call", "call_id", "name", "arguments"} of a response\'s output',
+    "openai-chat": 'an entry {"type": "function", "id", "function": {"name", "arguments"}} of a message\'s tool_calls',
+    "langchain": 'an entry {"name", "args", "id"} of a message\'s tool_calls',
+    "mcp": 'the params of a tools/call, {"name", "arguments"}',
+}
+
+
+@dataclass(frozen=True)
+class ModelToolCall:
+    """One tool call of a model."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    problem: str = ""
+    """Why it cannot be run as it was written."""
+
+
+def parse_call(format: Format, call: Any) -> ModelToolCall:
+    """What a call asks for; raises InvalidArguments for what is no call of that format."""
+    inner = _get_part(call, "function") if format == "openai-chat" else call
+    keys = {"anthropic": ("id", "input"), "openai": ("call_id", "arguments"), "langchain": ("id", "args")}
+    id_key, arguments_key = keys.get(format, ("id", "arguments"))
+    name, id_ = _get_part(inner, "name"), _get_part(call, id_key)
+    if not isinstance(name, str) or (format != "mcp" and not isinstance(id_, str)):
+        raise InvalidArguments(
+            f"this is no tool call in the {format} format: {type(call).__name__}",
+            advice=f"Pass {_CALL_SHAPES[format]}, one at a time; `handle_all` takes a whole list.",
+        )
+    arguments, problem = _parse_arguments(_get_part(inner, arguments_key))
+    return ModelToolCall(id_ if isinstance(id_, str) else "", name, arguments, problem)
+
+
+def filter_calls(format: Format, blocks: Iterable[Any] | None) -> list[Any]:
+    """The calls among the blocks of an answer; what else a model says is none of ours."""
+    kind = _CALL_TYPES.get(format)
+    return [one for one in blocks or () if kind is None or (_get_part(one, "type") or kind) == kind]
+
+
+def _parse_arguments(raw_arguments: Any) -> tuple[dict[str, Any], str]:
+    if isinstance(raw_arguments, str):
+        try:
+            raw_arguments = json_codec.loads(raw_arguments.encode("utf-8", "replace")) if raw_arguments.strip() else {}
+        except ValueError as error:
+            return {}, f"the arguments are not JSON ({error})"
+    if raw_arguments is None:
+        return {}, ""
+    if not isinstance(raw_arguments, Mapping):
+        return {}, f"the arguments are not an object but {type(raw_arguments).__name__}"
+    return dict(cast("Mapping[str, Any]", raw_arguments)), ""
+
+
+def _get_part(value: Any, key: str) -> Any:
+    return cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else getattr(value, key, None)

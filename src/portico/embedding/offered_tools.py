@@ -1,0 +1,61 @@
+"""Which tools models were told of, under which names. A model may call what it was told of, and nothing else."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.config import Exposure
+from portico.profiles.view import ProfileView
+from portico.rendering.strict_definitions import to_strict_tool
+from portico.upstream.backend import Raw
+
+_MAX_LISTED = 20
+
+
+class OfferedTools:
+    """The names that one gateway's models know."""
+
+    def __init__(self, exposure: Exposure) -> None:
+        self._exposure = exposure
+        self._names: set[str] = set()
+        self._exposures: set[Exposure] = set()
+        self._snapshot: Snapshot | None = None
+        self._flat_names: Mapping[str, str] = {}
+
+    def add(self, names: Iterable[str], exposure: Exposure) -> None:
+        """A model is told of these too."""
+        self._names.update(names)
+        self._exposures.add(exposure)
+
+    @property
+    def exposure(self) -> Exposure:
+        """`code` where models know of nothing else, else `meta`."""
+        return "code" if (self._exposures or {self._exposure}) == {"code"} else "meta"
+
+    def has(self, name: str, view: ProfileView) -> bool:
+        """Whether a model may call this; before it was told of anything, what the exposure shows."""
+        if self._names:
+            return name in self._names
+        return name in self._list_meta_tools(view) or (
+            self._exposure in ("full", "semantic") and name in view.snapshot.tools_by_flat_name
+        )
+
+    def list_names(self, view: ProfileView) -> list[str]:
+        """Some of what a model may call, for one that called something else."""
+        names = sorted(self._names) or [*self._list_meta_tools(view)]
+        return [*names[:_MAX_LISTED], *(["…"] if len(names) > _MAX_LISTED else [])]
+
+    def _list_meta_tools(self, view: ProfileView) -> tuple[str, ...]:
+        return replace(view.settings, exposure=self._exposure).enabled_meta_tools
+
+    def map_flat_names(self, snapshot: Snapshot) -> Mapping[str, str]:
+        """Every tool's address with the name that models call it by: 1 to 64 of A-Z a-z 0-9 _ -, unique."""
+        if self._snapshot is not snapshot:
+            self._snapshot = snapshot
+            self._flat_names = {tool.address: name for name, tool in snapshot.tools_by_flat_name.items()}
+        return self._flat_names
+
+    def make_definition(self, snapshot: Snapshot, tool: Tool) -> Raw:
+        """A tool's MCP definition under that name."""
+        return to_strict_tool(tool.definition, self.map_flat_names(snapshot)[tool.address])

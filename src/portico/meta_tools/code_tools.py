@@ -1,0 +1,112 @@
+"""The meta-tools that do more than one call: scripts and workflows, from checked arguments to an answer that fits."""
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from portico.calls.pipeline import CallContext
+from portico.catalog.tool import Tool, make_tool
+from portico.errors import InvalidArguments
+from portico.meta_tools import tool_definitions
+from portico.meta_tools.runtimes import Runtimes
+from portico.meta_tools.script_builtins import ScriptBuiltins
+from portico.meta_tools.search_request import SearchRequest
+from portico.meta_tools.search_tools import SearchService
+from portico.rendering import script_report
+from portico.rendering.tool import render_schema
+from portico.results.services import ResultServices
+from portico.scripts.runner import ScriptContext
+from portico.upstream.backend import Raw
+
+if TYPE_CHECKING:
+    from portico.profiles.profile_state import ProfileState
+    from portico.workflows.planning.planner import FindTools
+    from portico.workflows.planning.tool_choice import PlanCandidate
+
+_REPORT_MODULE = "portico.rendering.workflow_report"
+_RUN_CODE_TOOL, _RUN_WORKFLOW_TOOL = (
+    make_tool("portico", {"name": name}) for name in (tool_definitions.RUN_CODE, tool_definitions.RUN_WORKFLOW)
+)
+
+
+class CodeTools:
+    """One view's scripts and workflows."""
+
+    def __init__(
+        self,
+        profile_state: "ProfileState",
+        search_service: SearchService,
+        runtimes: Runtimes | None,
+        result_services: ResultServices | None = None,
+    ) -> None:
+        self._profile_state = profile_state
+        self._search_service = search_service
+        self._runtimes = runtimes
+        self._result_services = result_services
+
+    async def run_code(self, arguments: Raw, context: CallContext) -> Raw:
+        """Run a script."""
+        face, code = self._profile_state.settings, arguments["code"]
+        language: Any = arguments.get("language", face.languages[0])
+        if self._runtimes is None or language not in face.languages:
+            raise InvalidArguments(f"{language} is not run here", advice=f"Languages: {', '.join(face.languages)}.")
+        inside = ScriptBuiltins(self._profile_state, self._search_service, context.caller)
+        around = ScriptContext(
+            self._profile_state.snapshot, inside.list_functions(), lambda tool: f"It takes: {render_schema(tool)}"
+        )
+        ran = await self._runtimes.run_script(code, language, around, context, arguments.get("timeout_s"))
+        return await self._fit_result(_RUN_CODE_TOOL, script_report.make_script_result(ran, code), context)
+
+    async def run_workflow(self, arguments: Raw, context: CallContext) -> Raw:
+        """Run a workflow, go on with one, or plan one."""
+        if self._runtimes is None:
+            raise InvalidArguments("no workflows are run here")
+        # Imported for the first who needs it, in a thread: it takes longer than the event loop may stand still.
+        if _REPORT_MODULE not in sys.modules:
+            await asyncio.to_thread(importlib.import_module, _REPORT_MODULE)
+        from portico.rendering import workflow_report as telling
+        from portico.workflows.runner import WorkflowRequest
+
+        steps, intent, inputs = arguments.get("steps"), arguments.get("intent", ""), arguments.get("inputs") or {}
+        snapshot, budget = self._profile_state.snapshot, self._profile_state.settings.result_budget
+        if steps is None and not arguments.get("resume"):
+            if not intent.strip():
+                raise InvalidArguments(
+                    "there is nothing to run", advice="Pass steps, or an intent for a plan, or resume for a run."
+                )
+            plan = await self._runtimes.plan_workflow(
+                intent, snapshot, self._make_tool_finder(context), context.caller, inputs
+            )
+            if not (asked := bool(arguments.get("run"))) or not plan.is_ready:
+                return telling.make_plan_result(plan, budget, run_requested=asked)
+            steps = [dict(step) for step in plan.steps]
+        request = WorkflowRequest(steps, inputs, arguments.get("resume") or "", intent)
+        report = await self._runtimes.run_workflow(request, snapshot, context)
+        self._runtimes.remember_plan(report, snapshot)
+        # What waits for approval is written out, and may be megabytes.
+        told = await asyncio.to_thread(telling.make_report_result, report, budget)
+        return await self._fit_result(_RUN_WORKFLOW_TOOL, told, context)
+
+    def _make_tool_finder(self, context: CallContext) -> "FindTools":
+        """How a plan finds its tools: as its caller's own searches do."""
+        from portico.workflows.planning.planner import to_candidates
+
+        async def find_tools(query: str, limit: int) -> "Sequence[PlanCandidate]":
+            question = SearchRequest(query, limit=limit)
+            _, search = await self._search_service.prepare_search(
+                self._profile_state.snapshot, question, context.caller
+            )
+            return to_candidates(search.rank(limit))[: 2 * limit]
+
+        return find_tools
+
+    async def _fit_result(self, tool: Tool, result: Raw, context: CallContext) -> Raw:
+        if self._result_services is None:
+            return result
+        face = self._profile_state.settings
+        by_tool = tool_definitions.READ_RESULT in face.enabled_meta_tools
+        return await self._result_services.handles.fit_to_budget(
+            tool, result, context.caller, budget=face.result_budget, has_read_result=by_tool
+        )

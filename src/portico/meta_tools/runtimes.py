@@ -1,0 +1,160 @@
+"""What does more than one call: scripts and workflows, each imported and made when it is first needed."""
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from portico.access import Caller
+from portico.calls.pipeline import CallContext, CallPipeline
+from portico.calls.retry import DEFAULT_RETRY_RULE, RetryRule
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.config import Config
+from portico.errors import PorticoError
+from portico.events import EventBus, ScriptRan, WorkflowRan
+from portico.results.learned_shapes import LearnedShapes
+from portico.scripts.runner import ScriptContext, ScriptResult, ScriptRunner
+from portico.scripts.sandbox.script import Language
+from portico.storage.gateway_store import GatewayStore
+from portico.usage.learner import Learner
+from portico.workflows.limits import WorkflowLimits
+
+if TYPE_CHECKING:
+    from portico.workflows.planning.plan_memory import PlanMemory
+    from portico.workflows.planning.planner import FindTools, PlanSuggestion
+    from portico.workflows.report import WorkflowReport
+    from portico.workflows.runner import WorkflowRequest, WorkflowRunner
+
+_PLAN_WRITE_TIMEOUT_S = 2.0
+"""How long the end waits for a plan to be written."""
+MAX_PENDING_PLANS = 32
+"""Plans that wait to be written. Where more come than the record takes, the next run of one of them tells it too."""
+
+
+class Runtimes:
+    """A gateway's scripts and workflows."""
+
+    def __init__(
+        self,
+        calls: CallPipeline,
+        shapes: LearnedShapes,
+        config: Config,
+        learner: Learner,
+        store: GatewayStore,
+        bus: EventBus | None = None,
+    ) -> None:
+        """Whoever listens to `bus` hears how each script and workflow went."""
+        self._bus = bus or EventBus()
+        self._calls = calls
+        self._shapes = shapes
+        self._learner = learner
+        self._store = store
+        self._plan_writes: set[asyncio.Task[bool]] = set()
+        self._workflow_config = config.workflow
+        self._destructive_globs = {name: server.tools.destructive for name, server in config.servers.items()}
+        # A step that is to be tried again was written so: how often calls are made again unasked does not matter.
+        self._retry_rules = {name: RetryRule(tools=server.retry.tools) for name, server in config.servers.items()}
+        self.scripts = ScriptRunner.from_config(calls, config.code)
+
+    @cached_property
+    def workflows(self) -> "WorkflowRunner":
+        """Made, and its room entered, by the first workflow: no gateway starts slower for it."""
+        from portico.workflows.runner import WorkflowRunner
+
+        limits = WorkflowLimits(**self._workflow_config.model_dump())
+        return WorkflowRunner(
+            self._calls, self._shapes, limits=limits, needs_approval=self._is_destructive, may_retry=self._can_run_twice
+        )
+
+    @cached_property
+    def _plans(self) -> "PlanMemory":
+        from portico.workflows.planning.plan_memory import PlanMemory
+
+        return PlanMemory(self._store, self._learner.read_key, self._learner.is_enabled)
+
+    async def run_script(
+        self,
+        code: str,
+        language: Language,
+        script_context: ScriptContext,
+        context: CallContext,
+        timeout_s: float | None = None,
+    ) -> ScriptResult:
+        """Run a script; see `Scripts.run`."""
+        started, outcome = time.perf_counter(), "crash"
+        try:
+            ran = await self.scripts.run(code, language, script_context, context, timeout_s)
+            outcome = ran.outcome.fault.kind if ran.outcome.fault is not None else "ok"
+            return ran
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except PorticoError:
+            outcome = "refused"
+            raise
+        finally:
+            self._bus.publish(ScriptRan(language, time.perf_counter() - started, outcome))
+
+    async def run_workflow(
+        self, request: "WorkflowRequest", snapshot: Snapshot, context: CallContext
+    ) -> "WorkflowReport":
+        """Run a workflow, or go on with one; see `Workflows.run`."""
+        started, outcome = time.perf_counter(), "failed"
+        try:
+            report = await self.workflows.run(request, snapshot, context)
+            outcome = report.state
+            return report
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except PorticoError:
+            outcome = "refused"
+            raise
+        finally:
+            self._bus.publish(WorkflowRan(time.perf_counter() - started, outcome))
+
+    async def plan_workflow(
+        self, intent: str, snapshot: Snapshot, find: "FindTools", caller: Caller, inputs: Mapping[str, Any]
+    ) -> "PlanSuggestion":
+        """A plan for an intent and its inputs: one that worked for such an intent before, else a new one."""
+        from portico.workflows.planning.planner import apply_inputs, suggest_plan
+        from portico.workflows.planning.tool_choice import make_together_score
+
+        together = make_together_score(await self._learner.compute_pair_weights(caller))
+        fresh = await suggest_plan(intent, snapshot, find, shapes=self._shapes.get, together=together)
+        known = await self._plans.find_plan(self._learner.to_scope_key(caller), intent, snapshot, fresh)
+        return apply_inputs(known or fresh, inputs, snapshot)
+
+    def remember_plan(self, report: "WorkflowReport", snapshot: Snapshot) -> None:
+        """Keep the plan of a workflow that went well, while its caller already reads the answer."""
+        if not report.is_newly_finished or len(self._plan_writes) >= MAX_PENDING_PLANS:
+            return
+        scope, steps = (
+            self._learner.to_scope_key(report.caller),
+            [dict(planned.step.definition) for planned in report.plan],
+        )
+        keeping = asyncio.create_task(self._plans.remember(scope, steps, snapshot, report.intent), name="keep a plan")
+        self._plan_writes.add(keeping)
+        keeping.add_done_callback(self._plan_writes.discard)
+
+    def expire(self) -> None:
+        """Let go of what is over its time; for housekeeping."""
+        self.scripts.state_store.expire()
+        if "workflows" in self.__dict__:
+            self.workflows.expire()
+
+    async def close(self) -> None:
+        """End every process, and finish what is being written."""
+        await self.scripts.close()
+        if self._plan_writes:
+            await asyncio.wait(self._plan_writes, timeout=_PLAN_WRITE_TIMEOUT_S)
+
+    def _can_run_twice(self, tool: Tool) -> bool:
+        return self._retry_rules.get(tool.server, DEFAULT_RETRY_RULE).can_run_twice(tool)
+
+    def _is_destructive(self, tool: Tool) -> bool:
+        globs: Collection[str] = self._destructive_globs.get(tool.server, ())
+        return any(fnmatchcase(tool.name, glob) for glob in globs)

@@ -1,0 +1,241 @@
+"""The few tools an agent sees in place of thousands, as data. Byte-identical from call to call.
+
+Clients cache prompts on `tools/list`, so nothing here varies with usage, state or counts; only the capability index in
+the description of `search_tools` does, and only when the set of servers changes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from portico.meta_tools.capability_index import build_capability_index
+from portico.scripts.sandbox.script import LANGUAGES
+from portico.upstream.backend import Raw
+from portico.workflows.limits import MAX_STEPS
+
+SEARCH_TOOLS, BROWSE_TOOLS, DESCRIBE_TOOLS = "search_tools", "browse_tools", "describe_tools"
+CALL_TOOL, RUN_CODE, RUN_WORKFLOW, READ_RESULT = "call_tool", "run_code", "run_workflow", "read_result"
+META_TOOL_NAMES = (SEARCH_TOOLS, BROWSE_TOOLS, DESCRIBE_TOOLS, CALL_TOOL, RUN_CODE, RUN_WORKFLOW, READ_RESULT)
+CODE_EXPOSURE_NAMES = (SEARCH_TOOLS, DESCRIBE_TOOLS, RUN_CODE)
+"""What the `code` exposure shows."""
+
+MAX_NAMES = 10
+MAX_RESULTS = 50
+MAX_TAGS = 10
+MAX_LATENCY_MS = 86_400_000
+MAX_PAGE = 50
+
+_ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
+_OMITTED_KEYWORDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "additionalProperties"})
+"""A mistake about these is answered with what is right; nobody pays for them before."""
+
+
+@dataclass(frozen=True)
+class MetaToolOptions:
+    """What there is to be told of besides the tools themselves."""
+
+    languages: tuple[str, ...] = LANGUAGES
+    has_tags: bool = False
+    """Whether any server has tags to search by."""
+    has_isolated_servers: bool = False
+    """Whether any server gives each client an instance of its own."""
+
+
+def build_definitions(
+    names: Iterable[str], servers: Mapping[str, str], options: MetaToolOptions | None = None
+) -> list[Raw]:
+    """The definitions of these meta-tools, in their fixed order; `servers` are names with main categories.
+
+    What a model need not know before it asks is left out: limits, and parameters that make no difference here.
+    """
+    wanted, there = set(names), options or MetaToolOptions()
+    shown = [_to_listed_definition(tool, there) for tool in _TOOLS if tool["name"] in wanted]
+    index = build_capability_index(servers)
+    return [_introduce_search(tool, wanted, index) if tool["name"] == SEARCH_TOOLS else tool for tool in shown]
+
+
+def get_parameters(name: str) -> Raw:
+    """Everything that a meta-tool takes, with its limits."""
+    return _PARAMETERS[name]
+
+
+def _to_listed_definition(tool: Raw, options: MetaToolOptions) -> Raw:
+    there = {"tags": options.has_tags, "session": options.has_isolated_servers}
+    properties = {
+        name: {key: value for key, value in shape.items() if key not in _OMITTED_KEYWORDS}
+        for name, shape in tool["inputSchema"]["properties"].items()
+        if there.get(name, True)
+    }
+    if "language" in properties:
+        properties["language"] |= {"enum": [*options.languages], "default": options.languages[0]}
+    schema = {"type": "object", "properties": properties}
+    if required := tool["inputSchema"]["required"]:
+        schema["required"] = required
+    return {**tool, "inputSchema": schema}
+
+
+def _introduce_search(search: Raw, meta_tools: set[str], index: str) -> Raw:
+    """The search tool with what to do next, as far as there is a tool for it, and with who is behind it."""
+    steps = {CALL_TOOL: "call_tool", DESCRIBE_TOOLS: "describe_tools"}
+    then = " or ".join(step for name, step in steps.items() if name in meta_tools)
+    return {**search, "description": " ".join(filter(None, (search["description"], then and f"Then {then}.", index)))}
+
+
+def _make_string_schema(description: str) -> Raw:
+    return {"type": "string", "description": description}
+
+
+def _make_definition(
+    name: str, title: str, description: str, properties: Raw, required: list[str], annotations: Raw
+) -> Raw:
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+        },
+        "annotations": {"title": title, **annotations},
+        "_meta": _ALWAYS_LOAD,
+    }
+
+
+_READ_ONLY: Raw = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+_UNRESTRICTED: Raw = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+_STRING: Raw = {"type": "string"}
+
+_TOOLS: tuple[Raw, ...] = (
+    _make_definition(
+        SEARCH_TOOLS,
+        "Search tools",
+        "Find tools by what they do, over every connected server. The tools you see are only the way in: search before "
+        "saying that something cannot be done.",
+        {
+            "query": _make_string_schema("What you want to do, in your own words, or a tool's name."),
+            "server": _STRING,
+            "category": _STRING,
+            "tags": {
+                "type": "array",
+                "items": _STRING,
+                "minItems": 1,
+                "maxItems": MAX_TAGS,
+                "description": "Only servers with one of these tags.",
+            },
+            "max_latency_ms": {"type": "number", "minimum": 0, "maximum": MAX_LATENCY_MS},
+            "min_success_rate": {"type": "number", "minimum": 0, "maximum": 1},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "default": 8},
+            "detail": {
+                "type": "string",
+                "enum": ["brief", "schema", "explain"],
+                "default": "brief",
+                "description": "schema: with parameters; explain: why each ranked",
+            },
+            "cursor": _make_string_schema("Continues; repeat the other arguments."),
+        },
+        ["query"],
+        _READ_ONLY,
+    ),
+    _make_definition(
+        BROWSE_TOOLS,
+        "Browse tools",
+        "Popular tools, categories and servers; or the tools of a server or category, most used first.",
+        {
+            "server": _STRING,
+            "category": _STRING,
+            "cursor": _STRING,
+            "page_size": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 50},
+        },
+        [],
+        _READ_ONLY,
+    ),
+    _make_definition(
+        DESCRIBE_TOOLS,
+        "Describe tools",
+        "The parameters of one to ten tools.",
+        {
+            "names": {
+                "type": "array",
+                "items": _STRING,
+                "minItems": 1,
+                "maxItems": MAX_NAMES,
+                "description": "As search_tools gives them: server.tool",
+            },
+            "detail": {
+                "type": "string",
+                "enum": ["brief", "schema", "full"],
+                "default": "schema",
+                "description": "full: also the JSON Schema, use, an example",
+            },
+            "cursor": _STRING,
+        },
+        ["names"],
+        _READ_ONLY,
+    ),
+    _make_definition(
+        CALL_TOOL,
+        "Call a tool",
+        "Run a tool of any server. Wrong arguments are answered with the parameters, a very large result with a "
+        "summary and a result_id.",
+        {
+            "name": _STRING,
+            "arguments": {"type": "object", "additionalProperties": True, "default": {}},
+            "view": {
+                "type": "string",
+                "enum": ["result", "shape"],
+                "default": "result",
+                "description": "shape: call it, tell only types, sizes, samples",
+            },
+            "confirm": {"type": "boolean", "description": "With shape: it may change things."},
+            "session": _make_string_schema("Whose instance, as an earlier answer says."),
+        },
+        ["name"],
+        _UNRESTRICTED,
+    ),
+    _make_definition(
+        RUN_CODE,
+        "Run a script",
+        "Run a script that calls tools as functions, many at once, and returns only what you need. python: await "
+        "server.tool(a=1); javascript: await server.tool({a: 1}); lua: server.tool({a=1}):await(). Its answer is "
+        "result(value) or the last expression. Also inside: search_tools, describe_tools, call_tool(name, arguments); "
+        "store(key, value), load(key) between scripts.",
+        {
+            "code": _STRING,
+            "language": {"type": "string", "enum": [*LANGUAGES], "default": "python"},
+            "timeout_s": {"type": "number", "minimum": 0, "maximum": 3_600},
+            "session": _STRING,
+        },
+        ["code"],
+        _UNRESTRICTED,
+    ),
+    _make_definition(
+        RUN_WORKFLOW,
+        "Run a workflow",
+        "Run steps [{id, tool, arguments, depends_on?, if?, for_each?, retry?}] in parallel where they can be; "
+        "${id.path} is a step's result (JMESPath), ${inputs.x} an input. intent alone: a plan to pass back.",
+        {
+            "intent": _STRING,
+            "steps": {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": MAX_STEPS},
+            "inputs": {"type": "object"},
+            "resume": _make_string_schema("A run to continue or approve."),
+            "run": {"type": "boolean", "description": "Run the plan at once if it only reads."},
+            "session": _STRING,
+        },
+        [],
+        _UNRESTRICTED,
+    ),
+    _make_definition(
+        READ_RESULT,
+        "Read a large result",
+        "A part of a result too large to show.",
+        {
+            "result_id": _STRING,
+            "path": _make_string_schema("JMESPath"),
+            "grep": _make_string_schema("Text or regular expression."),
+            "cursor": _STRING,
+        },
+        ["result_id"],
+        _READ_ONLY,
+    ),
+)
+_PARAMETERS: Mapping[str, Raw] = {tool["name"]: tool["inputSchema"] for tool in _TOOLS}

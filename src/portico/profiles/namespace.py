@@ -1,0 +1,165 @@
+"""URIs under one roof: our own, and those of many servers. Pure; very many links are looked at in a thread.
+
+Ours are `portico://overview`, `portico://tool/{tool_name}` and so on, with `?cursor=…` where a long one goes on. An
+upstream resource is `portico://backend/{server}/resource/{its own URI}`. (Prompts are `server__prompt`, as tools.)
+"""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+from urllib.parse import quote, unquote
+
+from portico.access import MAX_URI_CHARS
+from portico.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
+from portico.upstream.backend import Era, Raw
+
+SCHEME = "portico://"
+_BACKEND_PREFIX = f"{SCHEME}backend/"
+_RESOURCE_SEGMENT = "/resource/"
+_TOOLS_SUFFIX = "/tools"
+_GATEWAY_SCHEME = re.compile(r"[\x00-\x20\x7f]*portico:", re.IGNORECASE)
+_CURSOR = re.compile(r"\?cursor=([^?#&/]*)$")
+_MANY_BLOCKS = 5_000
+"""Of content, from which a thread is worth its while: half a microsecond each."""
+
+FixedKind = Literal["overview", "backends", "tools", "hot", "categories", "stats"]
+NamedKind = Literal["tool", "backend", "backend tools", "category", "result"]
+FIXED_KINDS: tuple[FixedKind, ...] = get_args(FixedKind)
+
+
+@dataclass(frozen=True)
+class GatewayUri:
+    """One of our URIs, taken apart."""
+
+    kind: FixedKind | NamedKind
+    name: str = ""
+    cursor: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """The URI in its plain form, without a cursor."""
+        if not self.name:
+            return f"{SCHEME}{self.kind}"
+        name = quote(self.name, safe="")
+        return (
+            f"{_BACKEND_PREFIX}{name}{_TOOLS_SUFFIX}" if self.kind == "backend tools" else f"{SCHEME}{self.kind}/{name}"
+        )
+
+
+def parse_gateway_uri(uri: str) -> GatewayUri | None:
+    """What one of our URIs asks for; None for any other. Names may be percent-encoded."""
+    if not uri.startswith(SCHEME) or len(uri) > MAX_URI_CHARS or parse_outer_uri(uri):
+        return None
+    given = _CURSOR.search(uri)
+    path = uri[len(SCHEME) : given.start() if given else None].rstrip("/")
+    cursor = unquote(given[1]) if given else None
+    if path in FIXED_KINDS:
+        return GatewayUri(path, cursor=cursor)
+    head, _, name = path.partition("/")
+    if head == "backend" and name.endswith(_TOOLS_SUFFIX):
+        head, name = "backend tools", name.removesuffix(_TOOLS_SUFFIX)
+    return GatewayUri(cast(NamedKind, head), unquote(name), cursor) if head in get_args(NamedKind) and name else None
+
+
+def to_outer_uri(server: str, uri: str) -> str:
+    """A server's URI as clients see it."""
+    return f"{_BACKEND_PREFIX}{server}{_RESOURCE_SEGMENT}{uri}"
+
+
+def parse_outer_uri(uri: str) -> tuple[str, str] | None:
+    """Server and own URI of a namespaced one."""
+    if not uri.startswith(_BACKEND_PREFIX):
+        return None
+    server, found, inner = uri.removeprefix(_BACKEND_PREFIX).partition(_RESOURCE_SEGMENT)
+    return (server, inner) if found and inner else None
+
+
+def to_outer_resource(server: str, resource: Raw) -> Raw:
+    """A listed resource under its outer URI, everything else untouched."""
+    return {**resource, "uri": to_outer_uri(server, resource["uri"])}
+
+
+def to_outer_template(server: str, template: Raw) -> Raw:
+    """A listed resource template under its outer URI template, everything else untouched."""
+    return {**template, "uriTemplate": to_outer_uri(server, template["uriTemplate"])}
+
+
+def get_not_found_code(error: RemoteError, era: Era) -> int:
+    """The code each era has for a resource that does not exist, whichever era its server speaks."""
+    if era == "modern":
+        return INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
+    names_it = isinstance(error.data, dict) and "uri" in error.data
+    return RESOURCE_NOT_FOUND if error.code == INVALID_PARAMS and names_it else error.code
+
+
+async def confine_links(server: str, result: Raw) -> Raw:
+    """Return a result of a tool or prompt whose links cannot lead elsewhere.
+
+    A link, or an embedded resource, whose URI is written like one of ours would be read from whomever it names: it is
+    put under the server that gave it. A tool's result without one is returned as it is.
+    """
+    content = result.get("content")
+    has_many = isinstance(content, list) and len(cast("list[Any]", content)) > _MANY_BLOCKS
+    if has_many or "messages" in result:
+        return await asyncio.to_thread(_confine_links, server, result)
+    return _confine_links(server, result)
+
+
+def _confine_links(server: str, result: Raw) -> Raw:
+    content, messages = result.get("content"), result.get("messages")
+    if isinstance(content, list) and any(map(_has_gateway_uri, cast("list[Any]", content))):
+        result = {**result, "content": [_confine_block(server, block) for block in cast("list[Any]", content)]}
+    if isinstance(messages, list):
+        said = [_confine_message(server, message) for message in cast("list[Any]", messages)]
+        result = {**result, "messages": said}
+    return result
+
+
+def _confine_message(server: str, message: Any) -> Any:
+    content = cast(Raw, message).get("content") if isinstance(message, dict) else None
+    if isinstance(content, dict):
+        return {**message, "content": _confine_block(server, content)}
+    if isinstance(content, list):
+        return {**message, "content": [_confine_block(server, block) for block in cast("list[Any]", content)]}
+    return message
+
+
+def _confine_block(server: str, block: Any) -> Any:
+    if not _has_gateway_uri(block):
+        return block
+    one: Raw = dict(block)
+    if _is_gateway_uri(one.get("uri")):
+        one["uri"] = to_outer_uri(server, one["uri"].strip())
+    if isinstance(one.get("resource"), dict) and _is_gateway_uri(one["resource"].get("uri")):
+        one["resource"] = {**one["resource"], "uri": to_outer_uri(server, one["resource"]["uri"].strip())}
+    return one
+
+
+def _has_gateway_uri(block: Any) -> bool:
+    """Whether a block of content has a URI like one of ours."""
+    if not isinstance(block, dict):
+        return False
+    inner = cast(Raw, block).get("resource")
+    return _is_gateway_uri(cast(Raw, block).get("uri")) or (
+        isinstance(inner, dict) and _is_gateway_uri(cast(Raw, inner).get("uri"))
+    )
+
+
+def _is_gateway_uri(uri: Any) -> bool:
+    """Whether a URI has our scheme; clients read it in any case, and without blanks around it."""
+    return isinstance(uri, str) and _GATEWAY_SCHEME.match(uri) is not None
+
+
+def to_outer_contents(server: str, result: Raw) -> Raw:
+    """What was read, under the URIs clients see."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return result
+    outer = [
+        {**part, "uri": to_outer_uri(server, part["uri"])}
+        if isinstance(part, dict) and isinstance(part.get("uri"), str)
+        else part
+        for part in cast("list[Any]", contents)
+    ]
+    return {**result, "contents": outer}

@@ -1,0 +1,315 @@
+"""Our own resources: what is here, as text and JSON, each within its budget and continued by a cursor."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from portico.access import Caller
+from portico.catalog.tool import Tool
+from portico.catalog.visible_text import sanitize_text
+from portico.errors import RESOURCE_NOT_FOUND, RemoteError, UnknownName
+from portico.events import CatalogChanged, Event, StandingsChanged, UpstreamLost, UpstreamReady
+from portico.json_text import json_codec
+from portico.meta_tools import instructions
+from portico.meta_tools.browse_tools import explain_unknown_name
+from portico.profiles.cards import Card, make_category_card, make_server_card, make_tool_card, to_iso_time
+from portico.profiles.namespace import SCHEME, GatewayUri, parse_gateway_uri
+from portico.profiles.profile_state import ProfileState
+from portico.profiles.statistics_card import make_statistics_card
+from portico.profiles.tool_details import collect_tool_details
+from portico.rendering import cursor as cursors
+from portico.rendering.budget import find_part_end, pack
+from portico.rendering.lines import ServerState, compute_remaining_tokens, format_count
+from portico.rendering.token_count import count_tokens
+from portico.rendering.tool import extract_first_sentence, to_full_data
+from portico.rendering.tool_result import make_annotations
+from portico.upstream.backend import Raw
+
+DEFAULT_BUDGET = 8_000
+RESOURCE_BUDGETS: Mapping[str, int] = {
+    "hot": 2_000, "categories": 2_000, "category": 4_000, "backend tools": 4_000, "tool": 4_000,
+}  # fmt: skip
+"""What each of these tells at once: whoever reads one after the other stays within the budgets of the four tiers."""
+_INDEX_ENTRY_TOKENS = 12
+"""What the compact index says of a tool."""
+_JSON, _MARKDOWN, _TEXT = "application/json", "text/markdown", "text/plain"
+
+
+def _make_resource(name: str, title: str, description: str, priority: float, mime: str = _JSON) -> Raw:
+    marked = {"audience": ["user", "assistant"] if priority >= 0.7 else ["assistant"], "priority": priority}
+    return {
+        "uri": f"{SCHEME}{name}", "name": name, "title": title, "description": description, "mimeType": mime,
+        "annotations": marked,
+    }  # fmt: skip
+
+
+def _make_template(path: str, name: str, title: str, description: str, mime: str = _JSON) -> Raw:
+    template: Raw = {"uriTemplate": f"{SCHEME}{path}", "name": name, "title": title, "description": description}
+    return {**template, "mimeType": mime} if mime else template
+
+
+RESOURCES: tuple[Raw, ...] = (
+    _make_resource("overview", "Overview", "What is behind this gateway and how to find it, in brief.", 0.9, _MARKDOWN),
+    _make_resource("backends", "Servers", "Every server: what it is for, its tools' number, version and state.", 0.7),
+    _make_resource("tools", "Tool index", "Every tool with what it does in a few words.", 0.3),
+    _make_resource("hot", "Hot tools", "The tools to start with: pinned, most used, or one of each server.", 0.7),
+    _make_resource("categories", "Categories", "The kinds of tools with counts, servers and popular tools.", 0.7),
+    _make_resource("stats", "Statistics", "Use of the tools, and tokens shown and saved.", 0.5),
+)
+TEMPLATES: tuple[Raw, ...] = (
+    _make_template("tool/{tool_name}", "tool", "Tool", "Everything about one tool: schema, example, use."),
+    _make_template("backend/{backend_name}", "backend", "Server", "A server with its own notes and its tools' names."),
+    _make_template(
+        "backend/{backend_name}/tools", "backend_tools", "Tools of a server", "A server's tools, hottest first."
+    ),
+    _make_template("category/{category}", "category", "Tools of a category", "A category's tools, hottest first."),
+    _make_template(
+        "result/{result_id}", "result", "Result", "A large result of a tool you called, whole, for an hour.", ""
+    ),
+    _make_template(
+        "backend/{backend_name}/resource/{+uri}",
+        "backend_resource",
+        "Resource of a server",
+        "A server's own resource, by the URI the server knows it by.",
+        "",
+    ),
+)
+
+
+class GatewayResources:
+    """What one view can tell of itself."""
+
+    def __init__(self, profile_state: ProfileState) -> None:
+        self._profile_state = profile_state
+
+    async def load_lookups(self, gateway_uri: GatewayUri) -> None:
+        """Have the lookups made that one of our URIs needs, where the event loop would stand still for them."""
+        snapshot, shelves = self._profile_state.snapshot, self._profile_state.ranked_catalog
+        if gateway_uri.kind == "tool":
+            with contextlib.suppress(UnknownName):
+                await snapshot.find_tool(gateway_uri.name)
+        elif gateway_uri.kind in ("overview", "category", "categories"):
+            await snapshot.run_scan(lambda: shelves.categories)
+
+    def read(self, uri: str, gateway_uri: GatewayUri, caller: Caller) -> Raw:
+        """The contents of one of our URIs; raises RemoteError where it leads nowhere, StaleCursor."""
+        readers: Mapping[str, Callable[[GatewayUri], list[Raw]]] = {
+            "overview": lambda own: [_make_content(uri, self.render_overview(), _MARKDOWN)],
+            "backends": self._read_backends,
+            "tools": self._read_tools,
+            "hot": self._read_hot_tools,
+            "categories": self._read_categories,
+            "stats": lambda own: [_make_content(uri, _to_json(make_statistics_card(self._profile_state, caller)))],
+            "tool": self._read_tool,
+            "backend": self._read_backend,
+            "backend tools": self._read_backend_tools,
+            "category": self._read_category,
+        }
+        self.check_exists(uri, gateway_uri)
+        first, *rest = readers[gateway_uri.kind](gateway_uri)
+        # Under the URI that was asked for: clients look for it there.
+        return {"contents": [{**first, "uri": uri}, *rest]}
+
+    def render_overview(self) -> str:
+        """The shortest account of what is here."""
+        sight = self._profile_state
+        return instructions.render_overview_text(
+            sight.ranked_catalog, sight.get_server_states(), sight.settings.enabled_meta_tools
+        )
+
+    def read_tool(self, tool: Tool) -> list[Raw]:
+        """A tool with everything that is known of it, as contents."""
+        return self._read_tool(GatewayUri("tool", tool.address))
+
+    def check_exists(self, uri: str, gateway_uri: GatewayUri) -> None:
+        """Raise RemoteError where one of our URIs names nothing that is here."""
+        snapshot = self._profile_state.snapshot
+        find: Mapping[str, Callable[[str], object]] = {
+            "tool": snapshot.resolve_tool,
+            "backend": snapshot.resolve_server,
+            "backend tools": snapshot.resolve_server,
+            "category": self._profile_state.ranked_catalog.find_category,
+        }
+        try:
+            find.get(gateway_uri.kind, str)(gateway_uri.name)
+        except UnknownName as error:
+            near = [GatewayUri(gateway_uri.kind, name).uri for name in error.nearest]
+            why = (
+                explain_unknown_name(error, gateway_uri.name, snapshot, self._profile_state.get_server_states())
+                if gateway_uri.kind == "tool"
+                else error
+            )
+            raise make_not_found_error(uri, near, why.message if why is not error else "") from error
+
+    # --- contents
+
+    def _read_backends(self, gateway_uri: GatewayUri) -> list[Raw]:
+        snapshot, states = self._profile_state.snapshot, self._profile_state.get_server_states()
+
+        def make_card(name: str) -> Card:
+            state = states.get(name, ServerState("configured"))
+            return make_server_card(snapshot.servers[name], state, snapshot.main_categories[name])
+
+        head: Card = {"servers_in_all": len(snapshot.servers), "tools_in_all": len(snapshot.tools)}
+        return self._pack_items(gateway_uri, head, "servers", sorted(snapshot.servers), make_card)
+
+    def _read_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
+        tools = self._profile_state.snapshot.tools
+
+        def render_line(tool: Tool) -> str:
+            about = extract_first_sentence(tool.description or tool.title, _INDEX_ENTRY_TOKENS)
+            return f"{sanitize_text(tool.address)}{about and ': '}{about}"
+
+        return self._pack_items(gateway_uri, {"tools_in_all": len(tools)}, "tools", [*tools.values()], render_line)
+
+    def _read_hot_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
+        hot = self._profile_state.ranked_catalog.hot_list
+        grounds = {
+            "use": "pins and use",
+            "pins": "pins",
+            "one of each server": "no use is known yet: one of each server",
+        }
+        head: Card = {"chosen_by": grounds[hot.basis]}
+        if self._profile_state.ranked_catalog.computed_at:
+            head["computed"] = to_iso_time(self._profile_state.ranked_catalog.computed_at)
+        return self._pack_items(gateway_uri, head, "tools", hot.tools, self._make_card)
+
+    def _read_categories(self, gateway_uri: GatewayUri) -> list[Raw]:
+        shelves = self._profile_state.ranked_catalog
+        head: Card = {"tools_in_all": len(shelves.snapshot.tools)}
+        return self._pack_items(gateway_uri, head, "categories", [*shelves.categories.values()], make_category_card)
+
+    def _read_tool(self, gateway_uri: GatewayUri) -> list[Raw]:
+        tool = self._profile_state.snapshot.resolve_tool(gateway_uri.name)
+        gateway_uri = GatewayUri("tool", tool.address, gateway_uri.cursor)
+        body, version = (
+            _to_json(to_full_data(tool, details=collect_tool_details(self._profile_state, tool))),
+            self._profile_state.snapshot.version,
+        )
+        # Counted from the end: what use changes stands before.
+        start = len(body) - cursors.decode(gateway_uri.cursor, gateway_uri.uri, version) if gateway_uri.cursor else 0
+        space = compute_remaining_tokens(_get_budget(gateway_uri))
+        if not start and count_tokens(body) <= space:
+            return [_make_content(gateway_uri.uri, body)]
+        end = find_part_end(body, max(start, 0), space - 100)
+        contents = [_make_content(gateway_uri.uri, body[max(start, 0) : end], _TEXT)]
+        if end < len(body):
+            rest = f"{gateway_uri.uri}?cursor={cursors.encode(gateway_uri.uri, version, len(body) - end)}"
+            note = f"This JSON is too long for one answer; about {format_count(count_tokens(body[end:]), 'token')} more: {rest}"
+            contents.append(_make_content(rest, note, _TEXT))
+        return contents
+
+    def _read_backend(self, gateway_uri: GatewayUri) -> list[Raw]:
+        snapshot = self._profile_state.snapshot
+        entry = snapshot.resolve_server(gateway_uri.name)
+        state = self._profile_state.get_server_states().get(entry.name, ServerState("configured"))
+        card = make_server_card(entry, state, snapshot.main_categories[entry.name], detailed=True)
+        gateway_uri = GatewayUri("backend", entry.name, gateway_uri.cursor)
+        return self._pack_items(
+            gateway_uri,
+            card,
+            "tool_names",
+            self._profile_state.ranked_catalog.list_server_tools(entry.name),
+            lambda tool: sanitize_text(tool.name),
+        )
+
+    def _read_backend_tools(self, gateway_uri: GatewayUri) -> list[Raw]:
+        entry = self._profile_state.snapshot.resolve_server(gateway_uri.name)
+        gateway_uri = GatewayUri("backend tools", entry.name, gateway_uri.cursor)
+        head: Card = {"server": entry.name, "tools_in_all": len(entry.tools)}
+        return self._pack_items(
+            gateway_uri,
+            head,
+            "tools",
+            self._profile_state.ranked_catalog.list_server_tools(entry.name),
+            self._make_card,
+        )
+
+    def _read_category(self, gateway_uri: GatewayUri) -> list[Raw]:
+        shelf = self._profile_state.ranked_catalog.find_category(gateway_uri.name)
+        gateway_uri = GatewayUri("category", shelf.category.key, gateway_uri.cursor)
+        head = {f"{key}_in_all" if key == "tools" else key: value for key, value in make_category_card(shelf).items()}
+        return self._pack_items(gateway_uri, head, "tools", shelf.tools, self._make_card)
+
+    def _make_card(self, tool: Tool) -> Card:
+        return make_tool_card(
+            tool,
+            self._profile_state.get_statistics(tool.address),
+            self._profile_state.ranked_catalog.get_standing(tool.address),
+        )
+
+    def _pack_items(
+        self,
+        gateway_uri: GatewayUri,
+        head: Mapping[str, Any],
+        key: str,
+        items: Sequence[Any],
+        render: Callable[[Any], Any],
+    ) -> list[Raw]:
+        """As many items as fit, under `key`, and the URI that continues."""
+        version = self._profile_state.ranked_catalog.version
+        offset = cursors.decode(gateway_uri.cursor, gateway_uri.uri, version) if gateway_uri.cursor else 0
+
+        def make_continuation(reached: int) -> Card:
+            rest = f"{gateway_uri.uri}?cursor={cursors.encode(gateway_uri.uri, version, reached)}"
+            return {"more": {"left_out": len(items) - reached, "uri": rest}} if reached < len(items) else {}
+
+        start = _to_json(head if not offset else {})
+        texts = (_to_json(render(item)) for item in items[offset:])
+        packed = pack(
+            texts, compute_remaining_tokens(_get_budget(gateway_uri), start, _to_json(make_continuation(offset)))
+        )
+        listed = f'"{key}":[{",".join(packed.texts)}]'
+        after = _to_json(make_continuation(offset + len(packed.texts)))[1:-1]
+        return [_make_content(gateway_uri.uri, "{" + ",".join(filter(None, (start[1:-1], listed, after))) + "}")]
+
+    # --- changes
+
+    def is_affected(self, uri: str, event: Event) -> bool:
+        """Whether what one of our URIs says may be another after an event."""
+        own = parse_gateway_uri(uri)
+        if own is None or own.kind == "result":
+            return False
+        if isinstance(event, StandingsChanged):
+            return own.kind in ("hot", "categories", "category", "stats", "backend tools")
+        if isinstance(event, UpstreamLost | UpstreamReady):
+            named = own.kind == "backend" and self._is_same_server(own.name, event.server)
+            return named or own.kind in ("overview", "backends", "stats")
+        if not isinstance(event, CatalogChanged):
+            return False
+        if own.kind in ("backend", "backend tools"):
+            return self._is_same_server(own.name, event.server)
+        if own.kind == "tool":
+            return event.tools_changed and self._is_changed_tool(own.name, event)
+        return event.tools_changed
+
+    def _is_same_server(self, name: str, server: str) -> bool:
+        try:
+            return name == server or self._profile_state.snapshot.resolve_server(name).name == server
+        except UnknownName:
+            return False
+
+    def _is_changed_tool(self, name: str, event: CatalogChanged) -> bool:
+        touched = {*event.added, *event.removed, *event.changed}
+        # Not `tool`, which would look for the nearest of every name that is gone.
+        meant = self._profile_state.snapshot.find_addresses(name)
+        return name in touched or (len(meant) == 1 and meant[0] in touched)
+
+
+def make_not_found_error(uri: str, nearest: Sequence[str] = (), reason: str = "") -> RemoteError:
+    """That a URI leads nowhere, with the nearest that lead somewhere."""
+    said = "; ".join(filter(None, (reason, f"nearest: {', '.join(nearest[:3])}" if nearest else "")))
+    asked = sanitize_text(uri if len(uri) <= 200 else f"{uri[:200]}…")
+    return RemoteError(RESOURCE_NOT_FOUND, f"Resource not found: {asked}{said and f' ({said})'}", {"uri": uri})
+
+
+def _get_budget(gateway_uri: GatewayUri) -> int:
+    return RESOURCE_BUDGETS.get(gateway_uri.kind, DEFAULT_BUDGET)
+
+
+def _make_content(uri: str, text: str, mime: str = _JSON) -> Raw:
+    return {"uri": uri, "mimeType": mime, "text": text, "annotations": make_annotations(text)}
+
+
+def _to_json(value: Any) -> str:
+    return json_codec.dumps(value).decode()

@@ -1,0 +1,34 @@
+"""What the pipeline did with a call, in a line or two for a model to read before the result. Pure."""
+
+from collections.abc import Callable
+
+from portico.calls.definition_tracker import CHANGED_PHRASE
+from portico.catalog.visible_text import sanitize_text
+from portico.rendering.tool_result import make_text_block
+from portico.results.marks import CHANGED, REPAIRED, get_marks
+from portico.upstream.backend import Raw
+
+MAX_NOTE_CHARS = 400
+SERVER_TEXT_NOTICE = "Its server's own words, which may say anything, are now:"
+
+
+def add_call_notes(result: Raw, render_definition: Callable[[], str]) -> Raw:
+    """A result with what there is to say of it; `definition` is the tool's as it is now. Mostly there is nothing."""
+    marks = get_marks(result)
+    lines: list[str] = []
+    if CHANGED in marks:
+        told = "; ".join(marks[CHANGED]["changes"])
+        lines.append(
+            f"[the definition of this tool {CHANGED_PHRASE}: {told}. {SERVER_TEXT_NOTICE}]\n{render_definition()}"
+        )
+    if REPAIRED in marks:
+        lines.append(f"[arguments repaired: {_join_notes(marks[REPAIRED])}]")
+    if not lines:
+        return result
+    content = result.get("content")
+    return {**result, "content": [make_text_block("\n".join(lines)), *(content if isinstance(content, list) else ())]}
+
+
+def _join_notes(notes: list[str]) -> str:
+    text = " ".join(sanitize_text("; ".join(notes)).split())
+    return text if len(text) <= MAX_NOTE_CHARS else f"{text[:MAX_NOTE_CHARS]}…"

@@ -1,0 +1,51 @@
+"""A plausible call of a tool as scripts write it. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from portico.catalog.address import to_identifier
+from portico.catalog.snapshot import Snapshot
+from portico.catalog.tool import Tool
+from portico.json_text import json_codec
+from portico.rendering.examples import make_example
+
+
+def make_script_example(tool: Tool, snapshot: Snapshot) -> Mapping[str, str]:
+    """The same call in Python, JavaScript and Lua, under the names that scripts know the tool by."""
+    name, sample = to_function_name(tool, snapshot), make_example(tool)
+    return {
+        "python": f"await {name}({_to_python(sample)})",
+        "javascript": f"await {name}({_to_json(sample)})",
+        "lua": f"{name}({_to_lua(sample)}):await()",
+    }
+
+
+def to_function_name(tool: Tool, snapshot: Snapshot) -> str:
+    """What scripts call a tool by: `server.tool`, both as identifiers."""
+    return f"{_find_identifier(tool.server, snapshot.server_identifiers)}.{_find_identifier(tool.name, snapshot.servers[tool.server].tool_identifiers)}"
+
+
+def _find_identifier(name: str, identifiers: Mapping[str, str]) -> str:
+    """The identifier of a name, told apart from the others'."""
+    word = to_identifier(name)
+    return word if identifiers.get(word) == name else next(word for word, meant in identifiers.items() if meant == name)
+
+
+def _to_python(arguments: Mapping[str, Any]) -> str:
+    if all(to_identifier(name) == name for name in arguments):
+        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"**{dict(arguments)!r}"
+
+
+def _to_lua(value: Any) -> str:
+    if isinstance(value, Mapping):
+        given = {str(name): _to_lua(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        keyed = ((name if to_identifier(name) == name else f"[{_to_json(name)}]", item) for name, item in given.items())
+        return "{" + ", ".join(f"{name} = {item}" for name, item in keyed) + "}"
+    if isinstance(value, list):
+        return "{" + ", ".join(map(_to_lua, value)) + "}"  # pyright: ignore[reportUnknownArgumentType]
+    return "nil" if value is None else _to_json(value)
+
+
+def _to_json(value: Any) -> str:
+    return json_codec.dumps(value).decode()

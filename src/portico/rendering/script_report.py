@@ -1,0 +1,80 @@
+"""What a script's caller is told: its answer first, then what it printed and which tools it called. Pure."""
+
+from collections import Counter
+
+from portico.catalog.visible_text import sanitize_text
+from portico.json_text import json_codec
+from portico.rendering.budget import truncate
+from portico.rendering.tool_result import make_text_block
+from portico.scripts.runner import ScriptResult, ToolCallRecord
+from portico.scripts.sandbox.script import Fault
+from portico.upstream.backend import Raw
+
+MAX_PRINTED_TOKENS = 2_000
+"""Of an answer; who prints more has the rest by returning it."""
+_MAX_TOOLS, _MAX_REPAIRS = 12, 3
+
+
+def make_script_result(script_result: ScriptResult, code: str) -> Raw:
+    """A script's end as a tool result. An object is also its structured content."""
+    outcome = script_result.outcome
+    head = _render_fault(outcome.fault, code) if outcome.fault else _render_value(outcome.value)
+    told = (
+        *_render_repairs(script_result.repairs),
+        _render_printed(outcome.printed, outcome.dropped_chars),
+        _render_calls(script_result.calls, script_result.seconds),
+    )
+    beside = "\n".join(filter(None, (script_result.hint, *told)))
+    result: Raw = {"content": [make_text_block(text) for text in (head, beside) if text]}
+    if outcome.fault:
+        result["isError"] = True
+    elif isinstance(outcome.value, dict):
+        result["structuredContent"] = outcome.value
+    return result
+
+
+def _render_repairs(notes: tuple[str, ...]) -> list[str]:
+    told = [truncate(sanitize_text(note).replace("\n", " "), 40) for note in notes[:_MAX_REPAIRS]]
+    return [f"repaired: {'; '.join(told)}" + (" …" if len(notes) > _MAX_REPAIRS else "")] if told else []
+
+
+def _render_value(value: object) -> str:
+    if value is None:
+        return "The script returned nothing: end it with a value, or call result(value)."
+    return value if isinstance(value, str) else json_codec.dumps(value).decode()
+
+
+def _render_fault(fault: Fault, code: str) -> str:
+    """What went wrong and where, with the line itself."""
+    said = f"script {fault.kind}: {sanitize_text(fault.message)}".replace("\n", "\n  ")
+    lines = code.splitlines()
+    if fault.line is None or not 1 <= fault.line <= len(lines):
+        return said
+    return f"{said}\n  at line {fault.line}: {truncate(sanitize_text(lines[fault.line - 1].strip()), 60)}"
+
+
+def _render_printed(text: str, dropped: int) -> str:
+    if not text:
+        return ""
+    kept = truncate(text, MAX_PRINTED_TOKENS)
+    left = dropped + len(text) - len(kept) if kept != text else dropped
+    return f"printed:\n{kept.rstrip()}" + (f"\n[{left:,} more characters were printed]" if left > 0 else "")
+
+
+def _render_calls(calls: tuple[ToolCallRecord, ...], seconds: float) -> str:
+    if not calls:
+        return ""
+    times = Counter(call.tool for call in calls)
+    ended = {
+        "failed": Counter(call.tool for call in calls if not call.ok and not call.cancelled),
+        "cancelled": Counter(call.tool for call in calls if call.cancelled),
+    }
+
+    def render_tool(tool: str, call_count: int) -> str:
+        badly = ", ".join(f"{number[tool]} {how}" for how, number in ended.items() if number[tool])
+        return sanitize_text(tool) + (f" ×{call_count}" if call_count > 1 else "") + (f" ({badly})" if badly else "")
+
+    named = [render_tool(tool, many) for tool, many in times.most_common(_MAX_TOOLS)]
+    named += [f"{len(times) - _MAX_TOOLS} more"] if len(times) > _MAX_TOOLS else []
+    cached = sum(call.cached for call in calls)
+    return f"called: {', '.join(named)} in {seconds:.2f} s" + (f", {cached} [cached]" if cached else "")

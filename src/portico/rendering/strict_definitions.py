@@ -1,0 +1,135 @@
+"""A definition as strict clients take it: of a tool, a resource, a template or a prompt. Pure.
+
+One field of the wrong kind makes such a client lose the whole list. So a field that the protocol names and whose value
+it does not allow is left out, and a schema is given the form it asks for where that says the same. All else is as it
+came.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from portico.upstream.backend import Raw
+
+_TOOL_FIELDS: Mapping[str, type] = {
+    "title": str,
+    "description": str,
+    "annotations": dict,
+    "icons": list,
+    "outputSchema": dict,
+    "_meta": dict,
+    "execution": dict,
+}
+_HINT_FIELDS: Mapping[str, type] = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
+_OFFER_FIELDS: Mapping[str, type] = {
+    "title": str,
+    "description": str,
+    "mimeType": str,
+    "size": int,
+    "annotations": dict,
+    "arguments": list,
+    "icons": list,
+    "_meta": dict,
+}
+_ARGUMENT_FIELDS: Mapping[str, type] = {"title": str, "description": str, "required": bool}
+_AUDIENCE = ("user", "assistant")
+_TASK_SUPPORT = ("forbidden", "optional", "required")
+
+
+def to_strict_tool(definition: Mapping[str, Any], name: str) -> Raw:
+    """A definition under the name it is listed by."""
+    listed: Raw = {**definition, "name": name}
+    for key, kind in _TOOL_FIELDS.items():
+        if key in listed and not isinstance(listed[key], kind):
+            del listed[key]
+    if "annotations" in listed:
+        listed["annotations"] = _keep_typed(listed["annotations"], _HINT_FIELDS)
+    if "icons" in listed:
+        listed["icons"] = [icon for icon in listed["icons"] if _is_valid_icon(icon)]
+    if listed.get("execution", {}).get("taskSupport", "optional") not in _TASK_SUPPORT:
+        del listed["execution"]
+    listed["inputSchema"] = _to_object_schema(listed.get("inputSchema"))
+    if "outputSchema" in listed and not _is_valid_schema(listed["outputSchema"]):
+        del listed["outputSchema"]
+    return listed
+
+
+def to_strict_offer(definition: Mapping[str, Any]) -> Raw:
+    """A resource, a template or a prompt; one without a name is called by its address."""
+    listed = dict(_keep_typed(dict(definition), _OFFER_FIELDS))
+    if not isinstance(listed.get("name"), str):
+        listed["name"] = listed.get("uri") or listed.get("uriTemplate") or ""
+    if "annotations" in listed:
+        listed["annotations"] = {
+            key: value for key, value in listed["annotations"].items() if _is_valid_annotation(key, value)
+        }
+    if "arguments" in listed:
+        named = (one for one in listed["arguments"] if isinstance(one, dict) and isinstance(one.get("name"), str))
+        listed["arguments"] = [_keep_typed(cast(Raw, one), _ARGUMENT_FIELDS) for one in named]
+    if "icons" in listed:
+        listed["icons"] = [icon for icon in listed["icons"] if _is_valid_icon(icon)]
+    return listed
+
+
+def _is_valid_annotation(key: str, value: Any) -> bool:
+    if key == "audience":
+        return isinstance(value, list) and all(one in _AUDIENCE for one in cast("list[Any]", value))
+    if key == "priority":
+        return isinstance(value, int | float) and 0 <= value <= 1
+    return key != "lastModified" or isinstance(value, str)
+
+
+def _keep_typed(value: Raw, types: Mapping[str, type]) -> Raw:
+    if all(isinstance(value[key], kind) for key, kind in types.items() if key in value):
+        return value
+    return {key: item for key, item in value.items() if isinstance(item, types.get(key, object))}
+
+
+def _is_valid_icon(icon: Any) -> bool:
+    if not isinstance(icon, dict):
+        return False
+    given = cast(Raw, icon)
+    sizes = given.get("sizes", [])
+    return (
+        isinstance(given.get("src"), str)
+        and isinstance(given.get("mimeType", ""), str)
+        and isinstance(sizes, list)
+        and all(isinstance(size, str) for size in cast("list[Any]", sizes))
+        and given.get("theme", "light") in ("light", "dark")
+    )
+
+
+def _to_object_schema(schema: Any) -> Raw:
+    if not isinstance(schema, dict):
+        return {"type": "object"}
+    allowed = {key: value for key, value in cast(Raw, schema).items() if _is_valid_keyword(key, value)}
+    allowed["type"] = "object"
+    if "properties" in allowed and not all(isinstance(value, dict) for value in allowed["properties"].values()):
+        allowed["properties"] = {key: _to_property_schema(value) for key, value in allowed["properties"].items()}
+    return allowed
+
+
+def _is_valid_schema(schema: Raw) -> bool:
+    """Whether a client can tell what is promised. Of a promise that is in part unreadable, nothing can be kept."""
+    properties: Raw = schema.get("properties", {})
+    return all(_is_valid_keyword(key, value) for key, value in schema.items()) and all(
+        isinstance(value, dict | bool) for value in properties.values()
+    )
+
+
+def _is_valid_keyword(keyword: str, value: Any) -> bool:
+    if keyword == "required":
+        return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value))
+    return isinstance(value, {"properties": dict, "$schema": str}.get(keyword, object))
+
+
+def _to_property_schema(schema: Any) -> Any:
+    """A property's schema as an object: `true` allows everything, `false` nothing."""
+    if isinstance(schema, dict):
+        return cast(Raw, schema)
+    return {"not": {}} if schema is False else {}

@@ -1,0 +1,290 @@
+"""Results that fit their budget: as they are, or as a summary, a preview and a handle to the whole.
+
+The many small ones are only measured. A large one is taken apart, written and summed up in a thread, in parts so small
+that the event loop runs between them, and without a second copy of it in memory.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from portico.access import Caller
+from portico.catalog.tool import Tool
+from portico.json_text.deferred_release import release_later
+from portico.json_text.part_stream import encode_lines, estimate_size
+from portico.results.bodies import ResultBody, is_small, plan_storage, split_text, to_json_parts
+from portico.results.grep import count_fitting_chars
+from portico.results.marks import get_cache_age
+from portico.results.store import HEAVY_CHARS, ResultKind, ResultStore, StoredResult
+from portico.results.summary import (
+    SUMMARY_TOKENS,
+    ResultAccess,
+    ResultFacts,
+    collect_text_facts,
+    render_cache_note,
+    render_summary,
+    to_one_line,
+)
+from portico.results.value_sample import ValueSampler
+from portico.storage.result_files import ResultBodyTooLarge
+from portico.upstream.backend import Raw
+
+logger = logging.getLogger(__name__)
+
+CountTokens = Callable[[str], int]
+
+RESULT_TOKENS = 8_000
+PREVIEW_TOKENS = 1_500
+MEDIA_BYTES = 2 * 1024**2
+_MIN_CHARS_PER_TOKEN = 2
+"""Characters per token of a result that is not even counted."""
+_MAX_CHARS_PER_TOKEN = 8
+_LINK_TOKENS = 80
+_LONG_TEXT_CHARS = 2_000
+_SAMPLE_CHARS = 16_000
+_MIME_TYPES: dict[ResultKind, str] = {"json": "application/json", "text": "text/plain"}
+
+
+class CursorCodec(Protocol):
+    """Signs where a reader goes on, for one question."""
+
+    def encode(self, listing: str, version: str, offset: int) -> str:
+        """A cursor."""
+        ...
+
+    def decode(self, cursor: str, listing: str, version: str) -> int:
+        """The offset of one; raises StaleCursor."""
+        ...
+
+
+def build_cursor_query(stored: StoredResult, path: str, grep: str) -> str:
+    """What a cursor is signed for."""
+    return f"read_result\n{stored.id}\n{stored.owner}\n{path}\n{grep}"
+
+
+@dataclass
+class _TextHead:
+    """The first characters of what passes by."""
+
+    max_chars: int
+    text: str = ""
+    chars: int = 0
+    lines: int = 0
+
+    def watch(self, texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            if self.chars < self.max_chars:
+                self.text += text[: self.max_chars - self.chars]
+            self.chars += len(text)
+            yield text
+
+
+class ResultHandles:
+    """Makes answers of results."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        count: CountTokens,
+        cursors: CursorCodec,
+        *,
+        budget: int = RESULT_TOKENS,
+        preview: int = PREVIEW_TOKENS,
+        media_bytes: int = MEDIA_BYTES,
+    ) -> None:
+        """`budget` and `preview` are tokens; pictures and sound of up to `media_bytes` each pass as they are."""
+        self._store = store
+        self._count = count
+        self._cursors = cursors
+        self._budget = budget
+        self._preview = preview
+        self._media_chars = media_bytes * 4 // 3
+
+    async def fit_to_budget(
+        self,
+        tool: Tool,
+        result: Raw,
+        caller: Caller,
+        *,
+        intent: str = "",
+        budget: int | None = None,
+        has_read_result: bool = True,
+    ) -> Raw:
+        """A result as a caller is answered.
+
+        `intent` is what the caller is after, if that is known; `by_tool` says whether it has read_result.
+        """
+        tokens = budget or self._budget
+        if not is_small(result, tokens * _MIN_CHARS_PER_TOKEN, self._media_chars):
+            try:
+                fits, size = await asyncio.to_thread(self._measure, result, tokens)
+                if not fits:
+                    async with self._store.acquire_slot(caller, size), release_later(result):
+                        result = await self._shorten(tool, result, caller, intent, tokens, has_read_result)
+            except (TypeError, ValueError, RecursionError) as error:  # it holds what JSON cannot say
+                logger.warning("a result of %s passes unmeasured: %s", tool.address, error)
+        return _add_cache_note(result)
+
+    def _measure(self, result: Raw, tokens: int) -> tuple[bool, int]:
+        """Whether a result that is not light is within its budget after all; else whether it is heavy."""
+        if self._is_within_budget(result, tokens):
+            return True, 0
+        return False, 0 if is_small(result, HEAVY_CHARS, self._media_chars) else HEAVY_CHARS
+
+    def _is_within_budget(self, result: Raw, tokens: int) -> bool:
+        """Whether a result that is not light is within its budget after all."""
+        if not is_small(result, tokens * _MAX_CHARS_PER_TOKEN, self._media_chars):
+            return False
+        texts = [block["text"] for block in result.get("content") or () if isinstance(block, dict) and "text" in block]
+        cost = sum(map(self._count, texts))
+        structured = result.get("structuredContent")
+        if structured is not None and cost <= tokens:
+            cost = max(cost, self._count("".join(encode_lines([("item", None, structured)]))))
+        return cost <= tokens
+
+    async def _shorten(
+        self, tool: Tool, result: Raw, caller: Caller, intent: str, tokens: int, has_read_result: bool
+    ) -> Raw:
+        plan = await self._store.run_in_thread(
+            caller, plan_storage, result, tokens * _MIN_CHARS_PER_TOKEN, self._media_chars
+        )
+        failed = bool(result.get("isError"))
+        content: list[Any] = []
+        links: list[Raw] = []
+        for number, body in enumerate(plan.bodies):
+            made = _BodyWriter(
+                tool.address, body, failed, self._count, max(self._preview, tokens) * _MAX_CHARS_PER_TOKEN
+            )
+            stored = await made.write_to(self._store, caller, intent)
+            way = self._build_access(stored, has_read_result) if stored else None
+            if number == 0:
+                content += self._render_main_body(made, stored, way, tokens)
+            else:
+                content.append(build_text_block(made.render_summary(way)))
+            if stored is not None:
+                links.append(_build_resource_link(stored))
+        answer = {**result, "content": [*content, *plan.inline_blocks, *links]}
+        answer.pop("structuredContent", None)
+        return answer
+
+    def _render_main_body(
+        self, writer: "_BodyWriter", stored: StoredResult | None, access: ResultAccess | None, tokens: int
+    ) -> list[Raw]:
+        summary = writer.render_summary(access)
+        if writer.kind == "blob":
+            return [build_text_block(summary)]
+        # What cannot be read later is shown now, as far as it may be.
+        room = tokens - SUMMARY_TOKENS - _LINK_TOKENS
+        head = writer.head.text
+        end = count_fitting_chars(head, max(1, min(self._preview, room) if stored else room), self._count)
+        body = head[:end]
+        if stored is None:
+            return [build_text_block(summary), build_text_block(body)]
+        offset = len(body.encode(errors="replace"))
+        cursor = self._cursors.encode(build_cursor_query(stored, "", ""), "", offset)
+        on = (
+            f' · read_result(result_id="{stored.id}", cursor="{cursor}") goes on'
+            if access and access.has_read_result
+            else ""
+        )
+        return [
+            build_text_block(summary),
+            build_text_block(f"{body.rstrip()}\n[{offset:,} of {stored.size:,} bytes shown{on}]"),
+        ]
+
+    def _build_access(self, stored: StoredResult, has_read_result: bool) -> ResultAccess:
+        return ResultAccess(stored.id, stored.uri, round(self._store.ttl_s / 60), has_read_result)
+
+
+class _BodyWriter:
+    """One body on its way to the disk, and what is learnt of it in passing."""
+
+    def __init__(self, tool: str, body: ResultBody, is_error: bool, count: CountTokens, head_chars: int) -> None:
+        self.kind: ResultKind = "blob" if body.kind == "blob" else "text"
+        self.head = _TextHead(head_chars)
+        self._tool, self._body, self._is_error, self._count = tool, body, is_error, count
+        self._facts: ResultFacts | None = None
+
+    async def write_to(self, store: ResultStore, caller: Caller, intent: str) -> StoredResult | None:
+        """Keep it; None where that is not possible."""
+        sampler = ValueSampler()
+        stored: StoredResult | None = None
+        try:
+            if (stream := await store.run_in_thread(caller, to_json_parts, self._body)) is not None:
+                self.kind = "json"
+                try:
+                    stored = await self._write(store, caller, encode_lines(sampler.watch(stream)))
+                except ValueError:  # it only began like JSON
+                    if self._body.kind == "value":
+                        raise
+                    self.kind, self.head = "text", _TextHead(self.head.max_chars)
+            if self.kind != "json":
+                stored = await self._write(store, caller, split_text(self._body))
+        except (OSError, ResultBodyTooLarge) as error:
+            logger.warning("a result of %s cannot be kept: %s", self._tool, error)
+        self._facts = await store.run_in_thread(caller, self._collect_facts, sampler, stored, intent)
+        return stored
+
+    def render_summary(self, access: ResultAccess | None) -> str:
+        """Its header."""
+        assert self._facts is not None
+        return render_summary(self._facts, access, self._count)
+
+    async def _write(self, store: ResultStore, caller: Caller, texts: Iterable[str]) -> StoredResult:
+        mime = self._body.mime or _MIME_TYPES.get(self.kind, "")
+        return await store.save(caller, self._tool, self.kind, self.head.watch(texts), mime, self._body.member)
+
+    def _collect_facts(self, sampler: ValueSampler, stored: StoredResult | None, intent: str) -> ResultFacts:
+        some = self.head.text[:_SAMPLE_CHARS]
+        size = stored.size if stored else max(self.head.chars, self._body.chars)
+        if stored is None and self._body.kind == "value":
+            size = estimate_size(self._body.value, 2**40)
+        tokens = round(self._count(some) * size / max(1, len(some.encode(errors="replace"))))
+        if self.kind == "json":
+            member = self._body.member
+            return ResultFacts(self._tool, "json", size, tokens, sampler.value, is_error=self._is_error, member=member)
+        if self.kind == "blob":
+            return ResultFacts(self._tool, "blob", size * 3 // 4, tokens, mime=self._body.mime, is_error=self._is_error)
+        first, last = self._body.texts[0], self._body.texts[-1]
+        count, head, tail, matches = collect_text_facts(first, intent)
+        for text in self._body.texts[1:]:
+            more = collect_text_facts(text, intent)
+            count, matches = count + more[0], (*matches, *more[3])
+        tail = collect_text_facts(last, "")[2] if last is not first else tail
+        facts = ResultFacts(
+            self._tool, "text", size, tokens, None, count, head, tail, matches[:3], is_error=self._is_error
+        )
+        return replace(facts, member=self._body.member)
+
+
+def build_text_block(text: str) -> Raw:
+    """Text as a block of content; long ones are material for the assistant."""
+    long = len(text) > _LONG_TEXT_CHARS
+    return {
+        "type": "text",
+        "text": text,
+        "annotations": {"audience": ["assistant"], "priority": 0.3} if long else {"priority": 0.7},
+    }
+
+
+def _build_resource_link(stored: StoredResult) -> Raw:
+    return {
+        "type": "resource_link",
+        "uri": stored.uri,
+        "name": f"result-{stored.id[:8]}",
+        "description": f"The whole result of {to_one_line(stored.tool)}.",
+        "mimeType": stored.mime or "application/octet-stream",
+        "size": stored.size,
+    }
+
+
+def _add_cache_note(result: Raw) -> Raw:
+    """A result that was kept from an earlier call says so first."""
+    age = get_cache_age(result)
+    if age is None:
+        return result
+    content = result.get("content")
+    first: Raw = {"type": "text", "text": render_cache_note(age)}
+    return {**result, "content": [first, *(content if isinstance(content, list) else ())]}

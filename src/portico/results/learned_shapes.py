@@ -1,0 +1,160 @@
+"""What tools are seen to answer: the shape of their first results, by the tool's hash.
+
+A few results tell what a definition without an output schema does not; after those, a call costs one look-up. A changed
+definition has another hash and is learnt anew. All of it is in memory; `tend` and `finish` read and write the record,
+where there is one, and no call waits for them.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from portico.catalog.tool import Tool
+from portico.json_text import json_codec
+from portico.json_text.part_stream import estimate_size
+from portico.results.shape import Shape, infer_shape, merge_shapes, render_shape
+from portico.results.shape_json import dump_shape, load_shape
+from portico.storage.gateway_store import GatewayStore, StoreUnavailable
+from portico.storage.rows import ShapeRow
+from portico.upstream.backend import Raw
+
+MAX_LEARNED_RESULTS = 5
+"""Results from which a shape is learnt."""
+MAX_TOOLS = 2_000
+MAX_LEARNED_CHARS = 64 * 1024
+"""Of a result that is learnt from: larger ones would be felt by their caller."""
+FLUSH_TIMEOUT_S = 2.0
+"""How long the last writing may take."""
+
+
+def extract_value(result: Raw) -> Any:
+    """The value a result stands for: its structured content, the JSON that its text is, or its text; else None."""
+    structured = result.get("structuredContent")
+    if structured is not None:
+        return structured
+    content = result.get("content")
+    blocks: list[Any] = content if isinstance(content, list) else []
+    texts: list[str] = [
+        block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
+    if not texts:
+        return None
+    values = [_parse_json(text) for text in texts]
+    if all(isinstance(value, dict | list) for value in values):
+        return values[0] if len(values) == 1 else values
+    return "\n".join(texts)
+
+
+def _parse_json(text: str) -> Any:
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json_codec.loads(text.encode())
+    except ValueError:
+        return text
+
+
+@dataclass(frozen=True)
+class _LearnedShape:
+    shape: Shape
+    result_count: int
+
+
+class LearnedShapes:
+    """Learns and tells shapes."""
+
+    def __init__(
+        self, max_tools: int = MAX_TOOLS, *, store: GatewayStore | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._shapes: OrderedDict[str, _LearnedShape] = OrderedDict()
+        self._max_tools = max_tools
+        self._store = store
+        self._clock = clock
+        self._is_loaded = False
+        self._unwritten: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def learn(self, tool: Tool, result: Raw) -> None:
+        """Look at a result, unless enough of this tool's have been seen."""
+        known = self._shapes.get(tool.hash)
+        if (known is not None and known.result_count >= MAX_LEARNED_RESULTS) or result.get("isError"):
+            return
+        if (
+            result.get("resultType", "complete") != "complete"
+            or estimate_size(result, MAX_LEARNED_CHARS) >= MAX_LEARNED_CHARS
+        ):
+            return
+        value = extract_value(result)
+        if not isinstance(value, dict | list):
+            return
+        shape = infer_shape(value)
+        self._shapes[tool.hash] = (
+            _LearnedShape(merge_shapes(known.shape, shape), known.result_count + 1)
+            if known
+            else _LearnedShape(shape, 1)
+        )
+        self._shapes.move_to_end(tool.hash)
+        if len(self._shapes) > self._max_tools:
+            self._unwritten.discard(self._shapes.popitem(last=False)[0])
+        if self._store is not None:
+            self._unwritten.add(tool.hash)
+
+    def get(self, tool: Tool) -> Shape | None:
+        """What is known of this very definition of a tool."""
+        known = self._shapes.get(tool.hash)
+        return known.shape if known else None
+
+    def render_line(self, tool: Tool, tokens: int, count: Callable[[str], int]) -> str:
+        """A line for descriptions; empty where nothing is known."""
+        known = self._shapes.get(tool.hash)
+        if known is None:
+            return ""
+        results = "1 result" if known.result_count == 1 else f"{known.result_count} results"
+        return f"returns (learned from {results}): {render_shape(known.shape, tokens, count)}"
+
+    async def sync_with_storage(self) -> None:
+        """Read what is on record, once, and write what was learnt since; what cannot be written waits."""
+        if self._store is None:
+            return
+        hashes: set[str] = set()
+        try:
+            if not self._is_loaded:
+                self._load_rows(await self._store.load_shapes(self._max_tools))
+                self._is_loaded = True
+            hashes, self._unwritten = self._unwritten, hashes
+            await self._store.save_shapes(self._to_rows(hashes))
+        except StoreUnavailable:  # the keeper of the record says so
+            self._unwritten |= hashes
+        except BaseException:
+            self._unwritten |= hashes
+            raise
+
+    async def flush(self) -> None:
+        """Write what was learnt, but not for long."""
+        if self._unwritten:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.sync_with_storage(), FLUSH_TIMEOUT_S)
+
+    def _load_rows(self, rows: list[ShapeRow]) -> None:
+        """What was learnt here meanwhile is newer, and is kept as it is."""
+        for row in rows:
+            if len(self._shapes) >= self._max_tools:
+                return
+            if row.hash not in self._shapes and (shape := load_shape(row.shape)) is not None:
+                self._shapes[row.hash] = _LearnedShape(shape, row.results)
+                self._shapes.move_to_end(row.hash, last=False)
+
+    def _to_rows(self, hashes: set[str]) -> list[ShapeRow]:
+        now = self._clock()
+        told = ((name, self._shapes[name]) for name in hashes if name in self._shapes)
+        return [
+            ShapeRow(name, known.result_count, text, now)
+            for name, known in told
+            if (text := dump_shape(known.shape)) is not None
+        ]

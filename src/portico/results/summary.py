@@ -1,0 +1,277 @@
+"""What a large result is, in at most 500 tokens: how large, how built, its first rows, and how to read on. Pure."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from portico.catalog.visible_text import sanitize_text, to_literal
+from portico.results.shape import infer_shape, render_shape
+from portico.results.value_sample import count_children
+
+CountTokens = Callable[[str], int]
+
+SUMMARY_TOKENS = 500
+_TARGET_TOKENS = 430
+"""Tokens by estimate; some texts cost more than the estimate says."""
+_SHAPE_TOKENS = 150
+_MAX_ROWS = 5
+_CELL_CHARS = 28
+_LONG_TEXT_CHARS = 1_000
+_MAX_COLUMNS = 12
+_HEAD_CHARS, _TAIL_CHARS = 300, 400
+_MAX_MATCHES = 3
+_MATCH_CHARS = 160
+_MAX_HITS = 5_000
+_SCAN_CHARS = 256 * 1024
+_WORD = re.compile(r"\w{3,}")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NOISE = re.compile(r"[!-`{-~]{4,}")
+"""Capitals, digits and marks in a row."""
+_MIXED = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9+/]*(?:[a-z0-9][A-Z]|[A-Za-z][0-9]))[A-Za-z0-9+/]{6,}")
+_STOP_WORDS = frozenset(
+    ("the", "and", "for", "with", "all", "any", "from", "into", "that", "this", "what", "which", "get", "list", "find",
+     "show", "are", "was", "has", "have", "not", "can", "you", "your", "how", "where", "when", "who")
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ResultFacts:
+    """What a summary is made from."""
+
+    tool: str
+    kind: Literal["json", "text", "blob"]
+    size: int
+    """Bytes."""
+    tokens: int
+    """About how many, in all."""
+    sample: Any = None
+    """Of JSON: the value, long containers cut."""
+    line_count: int = 0
+    head: str = ""
+    tail: str = ""
+    matches: tuple[str, ...] = ()
+    mime: str = ""
+    is_error: bool = False
+    """The tool said that this is an error."""
+    member: str | None = None
+    """The one field of the answer that this is the text of."""
+
+
+@dataclass(frozen=True)
+class ResultAccess:
+    """How the whole can be read."""
+
+    id: str
+    uri: str
+    ttl_minutes: int
+    has_read_result: bool = True
+    """Whether the caller has `read_result`; else only the resource."""
+
+
+def render_summary(facts: ResultFacts, access: ResultAccess | None, count: CountTokens) -> str:
+    """The summary; `way` is None where the whole could not be kept."""
+    first = _render_title(facts, access)
+    last = _render_reading_hint(facts, access)
+    # Our own words cost what the estimate says; the tool's name may be anything.
+    left = (
+        _TARGET_TOKENS - round(1.1 * (count(first) + count(last))) - _estimate_tokens(_format_tool_name(facts), count)
+    )
+    body: list[str] = []
+    for line in _render_details(facts, count):
+        cost = _estimate_tokens(line, count) + 1
+        if cost > left and len(line) > 40:
+            line = _clip_line(line, left - 2, count)
+            cost = _estimate_tokens(line, count) + 1
+        if cost > left:
+            break
+        body.append(line)
+        left -= cost
+    return "\n".join([first, *body, last])
+
+
+def render_cache_note(age_s: float) -> str:
+    """The mark of an answer that was kept from an earlier call."""
+    return f"[cached {max(0, round(age_s))} s ago]"
+
+
+def format_size(size: int) -> str:
+    """Bytes, as people say them."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000:.0f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+def _format_estimate(number: int) -> str:
+    """A number that is an estimate, with no more digits than it deserves."""
+    return f"{number / 1_000_000:.1f} million" if number >= 1_000_000 else f"{float(f'{number:.2g}'):,.0f}"
+
+
+def collect_text_facts(text: str, intent: str) -> tuple[int, str, str, tuple[str, ...]]:
+    """Of a long text: its lines, head, tail, and the lines that have most of the intent's words."""
+    count = sum(text.count("\n", at, at + _SCAN_CHARS) for at in range(0, len(text), _SCAN_CHARS))
+    lines = count + (0 if text.endswith("\n") else 1)
+    tail = text[-_TAIL_CHARS:]
+    whole_lines = tail.partition("\n")[2] if len(tail) < len(text) else tail
+    return lines, text[:_HEAD_CHARS], whole_lines if whole_lines.strip() else tail, find_matching_lines(text, intent)
+
+
+def find_matching_lines(text: str, intent: str) -> tuple[str, ...]:
+    """The lines of a text that have most of the words of an intent, in their order."""
+    words = {word.lower() for word in _WORD.findall(intent[:400])} - _STOP_WORDS
+    if not words:
+        return ()
+    wanted = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+    found: dict[int, tuple[str, set[str]]] = {}
+    for place, word in _find_hits(text, wanted):
+        start = text.rfind("\n", max(0, place - _MATCH_CHARS), place) + 1 or max(0, place - _MATCH_CHARS // 2)
+        if start not in found:
+            end = text.find("\n", place, place + _MATCH_CHARS)
+            found[start] = (text[start : end if end >= 0 else start + _MATCH_CHARS], set())
+        found[start][1].add(word.lower())
+    best: dict[str, int] = {}
+    for start in sorted(found, key=lambda start: (-len(found[start][1]), start)):
+        best.setdefault(found[start][0], start)
+        if len(best) == _MAX_MATCHES:
+            break
+    return tuple(sorted(best, key=lambda line: best[line]))
+
+
+def _find_hits(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    hits = 0
+    for at in range(0, len(text), _SCAN_CHARS):
+        for hit in pattern.finditer(text, at, at + _SCAN_CHARS):
+            yield hit.start(), hit[0]
+            hits += 1
+            if hits >= _MAX_HITS:
+                return
+
+
+def _render_title(facts: ResultFacts, access: ResultAccess | None) -> str:
+    kinds = {
+        "json": "of JSON",
+        "text": f"of text in {facts.line_count:,} lines",
+        "blob": f"of {to_one_line(facts.mime)[:60]}",
+    }
+    failed = " (it says this is an error)" if facts.is_error else ""
+    amount = f"{format_size(facts.size)} {kinds[facts.kind]}, about {_format_estimate(facts.tokens)} tokens"
+    large = f"{_format_tool_name(facts)} answered{failed} with {amount}"
+    if access is None:
+        return f"{large}: more than one answer may have."
+    return f"{large}: kept whole as result {access.id} for {access.ttl_minutes} minutes."
+
+
+def _format_tool_name(facts: ResultFacts) -> str:
+    tool = to_one_line(facts.tool)
+    longest = 90 if tool.isascii() else 30
+    return tool if len(tool) <= longest else f"{tool[: longest - 1]}…"
+
+
+def _render_reading_hint(facts: ResultFacts, access: ResultAccess | None) -> str:
+    if access is None:
+        return "The rest could not be kept. Ask the tool for less: a filter, a limit, a page."
+    if not access.has_read_result:
+        return f"The whole is the resource {access.uri}."
+    call = f'read_result(result_id="{access.id}")'
+    if facts.kind == "blob":
+        return f"The whole is the resource {access.uri}; {call} pages its base64."
+    path = f'path="{_build_example_path(facts.sample)}" (JMESPath), ' if facts.kind == "json" else ""
+    return f'To read on: {call} with {path}grep="…" (what matches), or a cursor. The whole is {access.uri}'
+
+
+def _render_details(facts: ResultFacts, count: CountTokens) -> Iterator[str]:
+    if facts.member is not None:
+        yield f"It is the text of {to_path_step(facts.member)}, the only field of the answer."
+    if facts.kind == "json":
+        yield "Shape: " + render_shape(
+            infer_shape(facts.sample), _SHAPE_TOKENS, lambda text: _estimate_tokens(text, count)
+        )
+        yield from _render_table(facts.sample)
+    elif facts.kind == "text":
+        yield "Begins: " + to_one_line(facts.head)
+        yield "Ends: " + to_one_line(facts.tail)
+        for line in facts.matches:
+            yield "Matches: " + to_one_line(line)
+
+
+def _render_table(sample: Any) -> Iterator[str]:
+    """The largest uniform array of objects as columns and first rows."""
+    path, rows = find_largest_array(sample)
+    objects = [row for row in rows[:50] if isinstance(row, dict)]
+    if len(objects) < 2 or len(objects) < len(rows[:50]):
+        return
+    columns = list(dict.fromkeys(name for row in objects for name in row))
+    filled = sum(len(row) for row in objects)
+    if not columns or filled < len(columns) * len(objects) * 0.6:
+        return
+    some = columns[:_MAX_COLUMNS]
+    more = f" | … {len(columns) - len(some)} more columns" if len(columns) > len(some) else ""
+    yield f"{path or 'It'} has {count_children(rows):,} rows. Columns: {' | '.join(_format_cell(name) for name in some)}{more}"
+    for row in objects[:_MAX_ROWS]:
+        yield " | ".join(_format_cell(row.get(name)) for name in some)
+
+
+def find_largest_array(sample: Any) -> tuple[str, list[Any]]:
+    """The array with most items among the outer levels, and the JMESPath to it."""
+    best: tuple[str, list[Any]] = ("", sample if isinstance(sample, list) else [])
+    level: list[tuple[str, Any]] = [("", sample)]
+    for _ in range(3):
+        level = [
+            (f"{path}.{to_path_step(name)}" if path else to_path_step(name), child)
+            for path, one in level
+            if isinstance(one, dict)
+            for name, child in list(one.items())[:50]
+        ]
+        for path, one in level:
+            if isinstance(one, list) and count_children(one) > count_children(best[1]):
+                best = (path, one)
+    return best
+
+
+def to_path_step(name: str) -> str:
+    """A field as JMESPath spells it."""
+    plain = sanitize_text(name)
+    plain = plain if len(plain) <= 40 else plain[:39] + "…"
+    return plain if _IDENTIFIER.fullmatch(plain) else to_literal(plain)
+
+
+def _build_example_path(sample: Any) -> str:
+    """A path that selects something from this very result."""
+    path, rows = find_largest_array(sample)
+    if isinstance(sample, dict) and ('"' in path or len(rows) < 2):
+        texts = [name for name, value in sample.items() if isinstance(value, str) and len(value) > _LONG_TEXT_CHARS]
+        return next((name for name in texts if _IDENTIFIER.fullmatch(name) and len(name) <= 40), "keys(@)")
+    names = [name for name in rows[0] if _IDENTIFIER.fullmatch(name)] if rows and isinstance(rows[0], dict) else []
+    short = [name for name in names if len(name) <= 24][:2]
+    return f"{path}[0:20].[{', '.join(short)}]" if short else f"{path}[0:20]"
+
+
+def _format_cell(value: Any) -> str:
+    if isinstance(value, str):
+        text = to_one_line(value[: _CELL_CHARS * 2]).replace("|", "¦")
+    elif isinstance(value, dict):
+        return f"{{{count_children(value)}}}"
+    elif isinstance(value, list):
+        return f"[{count_children(value)}]"
+    else:
+        text = to_literal(value)
+    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 1] + "…"
+
+
+def to_one_line(text: str) -> str:
+    """A stranger's text where it must not make lines of its own."""
+    return " ".join(sanitize_text(text).split())
+
+
+def _clip_line(line: str, tokens: int, count: CountTokens) -> str:
+    while len(line) > 8 and _estimate_tokens(line, count) > tokens:
+        line = line[: min(len(line) - 2, int(len(line) * 0.8))] + "…"
+    return line
+
+
+def _estimate_tokens(text: str, count: CountTokens) -> int:
+    """Tokens at the worst: a rare character costs its bytes, and noise more than the words estimates are made for."""
+    foreign = 0 if text.isascii() else sum(len(run.encode(errors="replace")) for run in _NON_ASCII.findall(text))
+    noise = 0.6 * sum(map(len, _NOISE.findall(text))) + 0.35 * sum(map(len, _MIXED.findall(text)))
+    return count(text) + foreign + round(noise)

@@ -1,0 +1,251 @@
+"""JavaScript, and TypeScript without its types: runs in the worker, on QuickJS, a fresh context for every script.
+
+The context has no way out but one function, `host`, that takes and gives JSON text; `prelude.js` hides it behind
+promises. The script becomes the body of an async function (see `ending`), calls go out as they are made, and whenever
+nothing is left to do but wait, one reply is let in. QuickJS's own time limit is not used: the host ends what takes too
+long.
+"""
+
+import os.path
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from portico.scripts.sandbox.javascript import quickjs
+from portico.scripts.sandbox.javascript.last_expression import return_last_expression
+from portico.scripts.sandbox.javascript.typescript import NotTypeScript, TypeStripper
+from portico.scripts.sandbox.worker.main import ScriptMessageTooLong
+
+if TYPE_CHECKING:
+    from portico.scripts.sandbox.worker.main import WorkerChannel
+
+STACK_BYTES_PER_CALL = 20 * 1024
+MAX_STACK_BYTES = 4 * 1024**2
+"""Half of the stack that a process has by default."""
+MAX_MESSAGE_CHARS = 4000
+"""Characters of an error's message."""
+PRELUDE_FIRST_LINE = 20_000
+"""Where the prelude's lines begin, so that they are not taken for a script's: both bear the same file's name."""
+NO_MODULES_MESSAGE = "there are no modules here: import, export and require do not work"
+
+_OUT_OF_MEMORY_MESSAGES = ("InternalError: out of memory", "InternalError: string too long", "null")
+"""With no memory left even for an error, the engine throws null."""
+_STACK_FRAME = re.compile(r"<input>:(\d{1,9})\b")
+_MODULE_STATEMENT = re.compile(r"\s*(?:import|export)\b")
+_LONE_SURROGATE = re.compile(r"((?:^|[^\\])(?:\\\\)*)\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
+
+
+class JavaScriptRuntime:
+    """Serves the languages `javascript` and `typescript`."""
+
+    def prepare(self) -> None:
+        """Read what cannot be read from inside the jail."""
+        with open(os.path.join(os.path.dirname(__file__), "prelude.js"), encoding="utf-8") as source:
+            self._prelude = "\n" * PRELUDE_FIRST_LINE + source.read()
+        self._stripper = TypeStripper()
+
+    def run(self, job: Mapping[str, Any], channel: "WorkerChannel") -> dict[str, Any]:
+        """Run one script; see `worker.Runtime`."""
+        code, typed = job["run"], job["language"] == "typescript"
+        if "\0" in code:
+            return _build_fault_outcome(
+                "syntax", "SyntaxError: a NUL character", 1 + code[: code.index("\0")].count("\n")
+            )
+        if typed:
+            try:
+                code = self._stripper.strip_types(code)
+            except NotTypeScript as error:
+                return self._build_syntax_fault(job["run"], str(error), error.line, typed)
+        return self._run_javascript(code, job, channel, typed)
+
+    def _run_javascript(
+        self, code: str, job: Mapping[str, Any], channel: "WorkerChannel", typed: bool
+    ) -> dict[str, Any]:
+        context, door = quickjs.create_context(), _JsHost(channel, job["state"], job["limits"]["answer_bytes"])
+        try:
+            context.add_callable("host", door)
+            enter = context.eval(self._prelude)
+            enter("bind", orjson.dumps(job["namespaces"]).decode())
+            context.set_memory_limit(job["limits"]["memory_bytes"])
+            context.set_max_stack_size(min(MAX_STACK_BYTES, job["limits"]["recursion"] * STACK_BYTES_PER_CALL))
+            wrong = _find_syntax_error(context, code)
+            ending = return_last_expression(code, lambda text: _find_syntax_error(context, text) is None)
+            if wrong is not None and ending == code:  # a last line `{a: 1, b: 2}` is wrong until it is returned
+                return self._build_syntax_fault(code, *wrong, typed)
+            enter("start", context.eval(_wrap_in_function(ending)))
+            return _run_until_done(context, enter, door, channel, job["limits"]["answer_bytes"])
+        except quickjs.JSException as error:
+            return _convert_engine_error(str(error))
+        finally:
+            door.raise_deferred()
+
+    def _build_syntax_fault(self, code: str, message: str, line: int | None, typed: bool) -> dict[str, Any]:
+        """The fault of what does not parse, with the likely reason."""
+        if (kind := _classify_limit(message)) is not None:
+            return _build_fault_outcome(kind, message, line)
+        lines = code.split("\n")
+        if line is not None and line <= len(lines) and _MODULE_STATEMENT.match(lines[line - 1]):
+            message = f"SyntaxError: {NO_MODULES_MESSAGE}"
+        elif not typed and self._is_typescript(code):
+            message += ". This looks like TypeScript: use language='typescript'"
+        return _build_fault_outcome("syntax", message, line)
+
+    def _is_typescript(self, code: str) -> bool:
+        try:
+            bare = self._stripper.strip_types(code)
+        except NotTypeScript:
+            return False
+        return bare != code and _find_syntax_error(quickjs.create_context(), bare) is None
+
+
+class _JsHost:
+    """What the context's `host` function is: it never raises, since an exception would not survive the engine."""
+
+    def __init__(self, channel: "WorkerChannel", state: Mapping[str, Any], max_chars: int) -> None:
+        self._channel = channel
+        self._state = dict(state)
+        self._max_chars = max_chars
+        self.result_json: str | None = None
+        self.failure_json: str | None = None
+        self._deferred_error: BaseException | None = None
+
+    def __call__(self, operation: Any = None, text: Any = None, *_: Any) -> str:
+        try:
+            return self._dispatch(operation, text) if isinstance(text, str) else '"no text"'
+        except ScriptMessageTooLong as error:
+            return orjson.dumps(str(error)).decode()
+        except (ValueError, TypeError, RecursionError) as error:
+            return orjson.dumps(f"that cannot be said in JSON: {error}").decode()
+        except BaseException as error:  # the pipe is closed, or memory is out: told when the engine is left
+            self._deferred_error = error
+            return '"the host is gone"'
+
+    def _dispatch(self, operation: str, text: str) -> str:
+        if len(text) > self._max_chars and operation in ("call", "store"):
+            return orjson.dumps(f"{len(text):,} characters are too many: {self._max_chars:,} may be passed").decode()
+        match operation:
+            case "call":
+                namespace, name, args = _decode_json(text)
+                return str(self._channel.begin_call(namespace, name, args, {}))
+            case "print":
+                self._channel.print(_decode_json(text))
+            case "store":
+                key, value = _decode_json(text)
+                self._channel.store(key, value)
+                self._state[key] = value
+            case "load":
+                key = _decode_json(text)
+                return orjson.dumps(self._state[key]).decode() if key in self._state else ""
+            case "done":
+                self.result_json = text
+            case "failed":
+                self.failure_json = text
+            case _:
+                pass
+        return "null"
+
+    def raise_deferred(self) -> None:
+        """Raise what could not be raised inside the engine."""
+        if self._deferred_error is not None:
+            raise self._deferred_error
+
+
+def _run_until_done(
+    context: quickjs.JsContext, enter: quickjs.JsFunction, host: _JsHost, channel: "WorkerChannel", max_chars: int
+) -> dict[str, Any]:
+    while True:
+        while context.execute_pending_job():
+            pass
+        host.raise_deferred()
+        if host.failure_json is not None:
+            return _convert_prelude_failure(_decode_json(host.failure_json))
+        if host.result_json is not None:
+            return _build_result_outcome(host.result_json, max_chars)
+        if not channel.pending_count:
+            if _may_be_out_of_memory(context):
+                return _build_fault_outcome("memory", "", None)
+            return _build_fault_outcome(
+                "deadlock", "the script waits for a promise that nothing will ever settle", None
+            )
+        id, ok, value = channel.wait_for_reply()
+        if channel.fatal_error is not None:
+            return _build_fault_outcome("call", channel.fatal_error, _find_script_line(enter("where", id) or ""))
+        enter("settle", id, ok, orjson.dumps(value).decode())
+
+
+def _may_be_out_of_memory(context: quickjs.JsContext) -> bool:
+    """Whether memory may be what a promise's next step was lost for: the engine drops one silently."""
+    memory = context.memory()
+    return memory["malloc_size"] > memory["malloc_limit"] // 2
+
+
+def _build_result_outcome(text: str, max_chars: int) -> dict[str, Any]:
+    if len(text) > max_chars:  # not decoded first: what is too large for the pipe may be too large for the jail
+        return _build_fault_outcome(
+            "output", f"the script's answer has {len(text):,} bytes, more than the {max_chars:,} allowed", None
+        )
+    try:
+        return {"value": _decode_json(text), "stored": {}, "fault": None}
+    except ValueError as error:
+        return _build_fault_outcome("value", f"the script's answer cannot be said in JSON: {error}", None)
+
+
+def _wrap_in_function(code: str) -> str:
+    return f"(async function () {{{code}\n}})"
+
+
+def _find_syntax_error(context: quickjs.JsContext, code: str) -> tuple[str, int | None] | None:
+    """Why it is no body of a function, and where; nothing of it is run."""
+    try:
+        context.eval(f"throw 0;{_wrap_in_function(code)}")
+    except quickjs.JSException as error:
+        message, _, stack = str(error).partition("\n")
+        return None if message == "0" else (message, _find_script_line(stack))
+    return None
+
+
+def _convert_prelude_failure(failure: dict[str, str]) -> dict[str, Any]:
+    """The fault of what the prelude says was thrown."""
+    kind, message = failure["kind"], failure["message"]
+    if "no modules here" in message or message.startswith("ReferenceError: could not load module"):
+        message = f"Error: {NO_MODULES_MESSAGE}"
+    return _build_fault_outcome(_classify_limit(message) or kind, message, _find_script_line(failure["stack"]))
+
+
+def _convert_engine_error(text: str) -> dict[str, Any]:
+    """The fault of what came out of the engine itself."""
+    message, _, stack = text.partition("\n")
+    return _build_fault_outcome(_classify_limit(message) or "runtime", message, _find_script_line(stack))
+
+
+def _classify_limit(message: str) -> str | None:
+    """The limit that this is the engine's word for."""
+    if message in _OUT_OF_MEMORY_MESSAGES:
+        return "memory"
+    return "recursion" if message == "RangeError: Maximum call stack size exceeded" else None
+
+
+def _find_script_line(stack: str) -> int | None:
+    for found in _STACK_FRAME.finditer(stack):
+        if (line := int(found[1])) <= PRELUDE_FIRST_LINE:
+            return line
+    return None
+
+
+def _build_fault_outcome(kind: str, message: str, line: int | None) -> dict[str, Any]:
+    if kind == "memory":
+        message = "the script used more memory than it may"
+    return {"value": None, "stored": {}, "fault": {"kind": kind, "message": message[:MAX_MESSAGE_CHARS], "line": line}}
+
+
+def _decode_json(text: str) -> Any:
+    """JSON of the engine's; halves of characters, which JavaScript allows in a string, are made question marks."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        mended = text
+        while (again := _LONE_SURROGATE.sub(r"\1\\ufffd", mended)) != mended:
+            mended = again
+        return orjson.loads(mended)

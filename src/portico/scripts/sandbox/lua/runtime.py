@@ -1,0 +1,259 @@
+"""Lua 5.4 in a worker, by lupa: a fresh state for each script, with nothing of Python in it.
+
+`calculator.add({a=5, b=3})` begins a call and gives a handle, `:await()` waits for its result. The glue (`lua_glue`) is
+the only Lua code that holds Python functions; none of them raises, and no Python object is ever a Lua value.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import orjson
+
+from portico.scripts.sandbox.lua.last_expression import compile_returning_last_expression
+from portico.scripts.sandbox.lua.prelude import PRELUDE
+from portico.scripts.sandbox.lua.values import LuaValueTooLarge, NotJson, to_json, to_lua
+from portico.scripts.sandbox.worker.main import HostDisconnected, ScriptMessageTooLong, WorkerChannel
+
+CHUNK_NAME = b"=script"
+_POSITION = re.compile(r"^script:(\d+): ")
+MAX_MESSAGE_CHARS = 2000
+MAX_NAME_CHARS = 100
+OUT_OF_MEMORY = b"not enough memory"
+
+
+class LuaRuntime:
+    """Serves `lua`."""
+
+    def __init__(self) -> None:
+        import lupa.lua54
+
+        self._lupa: Any = lupa.lua54
+
+    def prepare(self) -> None:
+        """Run one script, so that everything a script needs is in memory."""
+        limits = {"memory_bytes": 1 << 20, "answer_bytes": 1 << 10}
+        job = {"run": "os.date()\nreturn {1, nil, 'x', {}}", "namespaces": {}, "state": {}, "limits": limits}
+        for code in ("", job["run"], "error('x')", "return return", "return print"):
+            self.run({**job, "run": code}, WorkerChannel(-1, -1))
+
+    def run(self, job: Mapping[str, Any], channel: WorkerChannel) -> dict[str, Any]:
+        """One script."""
+        script = _LuaScript(self._lupa, job, channel)
+        try:
+            return script.run()
+        finally:
+            script.close()
+
+
+class _LuaScript:
+    def __init__(self, lupa: Any, job: Mapping[str, Any], channel: WorkerChannel) -> None:
+        self._lupa, self._job, self._channel = lupa, job, channel
+        self._memory_bytes = int(job["limits"]["memory_bytes"])
+        self._max_answer_bytes = int(job["limits"]["answer_bytes"])
+        self._lua: Any = lupa.LuaRuntime(
+            encoding=None,
+            register_eval=False,
+            register_builtins=False,
+            unpack_returned_tuples=True,
+            attribute_filter=_deny_attribute,
+            max_memory=self._memory_bytes,
+        )
+        self._is_list: Any = None
+        self._null: Any = None
+        self._array: Any = None
+        self._state = dict(job["state"])
+        self._stored: dict[str, Any] = {}
+        self._results: list[Any] | None = None
+        self._last_call_error = ""
+        """The text of the last call that failed."""
+        self._last_line: int | None = None
+        """What a script returns from a call (`return f()`) leaves no trace of its own line."""
+        self._unserializable_message, self._unserializable_kind = "", "value"
+        """Why the last answer is no JSON."""
+
+    def close(self) -> None:
+        """Let go of the state, which holds functions that hold it."""
+        self._lua = self._is_list = self._null = self._array = None
+
+    def run(self) -> dict[str, Any]:
+        """Compile, bind, run; the outcome."""
+        try:
+            code = self._job["run"].encode("utf-8", "replace")
+            chunk, self._last_line = compile_returning_last_expression(code, self._compile, self._lupa.LuaSyntaxError)
+        except self._lupa.LuaMemoryError:
+            return self._build_outcome(None, _make_fault("memory", "the script is too large"))
+        except self._lupa.LuaError as error:
+            return self._build_outcome(None, _to_syntax_fault(error))
+        self._lua.set_max_memory(0)
+        host: tuple[Callable[..., Any], ...] = (
+            self._begin_call,
+            self._wait_for_call,
+            self._print,
+            self._encode_for_print,
+            self._store,
+            self._load,
+            self._set_result,
+        )
+        glue = self._lua.execute(
+            PRELUDE,
+            self._lift_memory_limit,
+            self._restore_memory_limit,
+            *map(_catch_exceptions, host),
+            name=b"=portico",
+            mode="t",
+        )
+        bind, begin_script, run, self._is_list, self._null, self._array = glue
+        for space, names in self._job["namespaces"].items():
+            bind(space.encode(), self._lua.table_from([name.encode() for name in names]))
+        begin_script()
+        try:
+            ok, ended = run(chunk)
+            self._lift_memory_limit()
+            return self._build_result_outcome(ended) if ok else self._build_outcome(None, self._to_fault(ended[2]))
+        except MemoryError:
+            self._lift_memory_limit()
+            return self._build_outcome(None, _make_fault("memory", OUT_OF_MEMORY.decode()))
+        except self._lupa.LuaError as error:
+            self._lift_memory_limit()
+            return self._build_outcome(None, self._to_fault(str(error).encode()))
+
+    def _build_result_outcome(self, returned: Any) -> dict[str, Any]:
+        if self._results is None:
+            try:
+                self._results = [self._to_json(returned[at]) for at in range(2, int(returned[b"n"]) + 1)]
+            except NotJson as error:
+                return self._build_outcome(None, _make_fault(error.kind, _describe_unserializable_result(error)))
+        answers = self._results
+        return self._build_outcome(answers[0] if len(answers) == 1 else answers or None, None)
+
+    def _build_outcome(self, value: Any, fault: dict[str, Any] | None) -> dict[str, Any]:
+        return {"value": value, "stored": self._stored, "fault": fault}
+
+    def _to_fault(self, failure: Any) -> dict[str, Any]:
+        line: int | None = None
+        if not isinstance(failure, bytes) and self._lupa.lua_type(failure) == "table":
+            failure, line = failure[1], failure[2]
+        text = failure.decode("utf-8", "replace") if isinstance(failure, bytes) else str(failure)
+        if place := _POSITION.match(text):
+            line, text = int(place[1]), text[place.end() :]
+        line = line or self._last_line
+        kind = "runtime"
+        if OUT_OF_MEMORY.decode() in text:
+            kind = "memory"
+        elif "stack overflow" in text:
+            kind, text = "recursion", text.partition("\n")[0]
+        elif self._unserializable_message and self._unserializable_message in text:
+            kind = self._unserializable_kind
+        elif self._last_call_error and self._last_call_error in text:
+            kind = "call"
+        return _make_fault(kind, text[:MAX_MESSAGE_CHARS], line)
+
+    def _compile(self, code: bytes) -> Any:
+        return self._lua.compile(code, name=CHUNK_NAME, mode="t")
+
+    def _to_json(self, value: Any) -> Any:
+        return to_json(value, self._is_list, self._lupa.lua_type, self._max_answer_bytes)
+
+    def _to_lua(self, value: Any) -> Any:
+        left = self._memory_bytes - self._lua.get_memory_used(total=True)
+        return to_lua(value, self._lua.table_from, self._null, self._array, left)
+
+    def _lift_memory_limit(self, *_: Any) -> None:
+        self._lua.set_max_memory(0)
+
+    def _restore_memory_limit(self) -> None:
+        self._lua.set_max_memory(self._memory_bytes)
+
+    def _begin_call(self, space: bytes, name: bytes, packed: Any) -> Any:
+        args: list[Any] = []
+        for at in range(1, int(packed[b"n"]) + 1):
+            try:
+                args.append(self._to_json(packed[at]))
+            except NotJson as error:
+                return None, self._describe_unsendable(name, f"argument {at}", error)
+        try:
+            return self._channel.begin_call(space.decode("utf-8", "replace"), name.decode("utf-8", "replace"), args, {})
+        except (TypeError, ScriptMessageTooLong) as error:
+            return None, self._describe_unsendable(name, "the arguments", error)
+
+    def _describe_unsendable(self, name: bytes, what: str, error: Exception) -> bytes:
+        why = f"{name[:MAX_NAME_CHARS].decode('utf-8', 'replace')}: {what} cannot be sent: {error}"
+        if isinstance(error, LuaValueTooLarge | ScriptMessageTooLong):
+            self._last_call_error = why
+        return why.encode()
+
+    def _wait_for_call(self, id: int, *_: Any) -> Any:
+        ok, value = self._channel.wait_for_reply(id)[1:]
+        if not ok:
+            self._last_call_error = str(value)
+            return False, self._last_call_error.encode("utf-8", "replace")
+        return True, self._to_lua(value)
+
+    def _print(self, text: bytes, *_: Any) -> None:
+        self._channel.print(text.decode("utf-8", "replace"))
+
+    def _encode_for_print(self, value: Any, *_: Any) -> bytes | None:
+        try:
+            return orjson.dumps(self._to_json(value))
+        except (NotJson, TypeError):
+            return None
+
+    def _store(self, key: bytes, value: Any, *_: Any) -> Any:
+        name = key.decode("utf-8", "replace")
+        try:
+            kept = self._to_json(value)
+            self._channel.store(name, kept)
+        except (NotJson, TypeError, ScriptMessageTooLong) as error:
+            return False, f"store: {error}".encode()
+        self._state[name] = kept
+        return True
+
+    def _load(self, key: bytes, *_: Any) -> Any:
+        return True, self._to_lua(self._state.get(key.decode("utf-8", "replace")))
+
+    def _set_result(self, packed: Any, *_: Any) -> Any:
+        try:
+            self._results = [self._to_json(packed[at]) for at in range(1, int(packed[b"n"]) + 1)]
+        except NotJson as error:
+            self._unserializable_message, self._unserializable_kind = _describe_unserializable_result(error), error.kind
+            return False, self._unserializable_message.encode()
+        return True
+
+
+def _catch_exceptions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An exception of Python's would be a Lua value; each is told as `false, why` instead."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except HostDisconnected:
+            os._exit(0)
+        except MemoryError:
+            return False, OUT_OF_MEMORY
+        except BaseException as error:
+            return False, f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+
+    return call
+
+
+def _deny_attribute(_object: Any, name: Any, _setting: bool) -> NoReturn:
+    raise AttributeError(name)
+
+
+def _to_syntax_fault(error: Exception) -> dict[str, Any]:
+    told: Any = error.args[0] if error.args else b""
+    text = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    place = _POSITION.match(text)
+    return _make_fault(
+        "syntax", text[place.end() if place else 0 :][:MAX_MESSAGE_CHARS], int(place[1]) if place else None
+    )
+
+
+def _describe_unserializable_result(error: NotJson) -> str:
+    return f"the script's answer cannot be given as JSON: {error}"
+
+
+def _make_fault(kind: str, message: str, line: int | None = None) -> dict[str, Any]:
+    return {"kind": kind, "message": message, "line": line}

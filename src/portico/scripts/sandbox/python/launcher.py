@@ -1,0 +1,87 @@
+"""Starts the interpreter for Python scripts inside the jail: a file to be executed in its place.
+
+pydantic_monty starts its own processes and takes only the path of a program. On Linux that is a script of ours in
+memory, which closes the jail and executes the interpreter (`boot.py`). Elsewhere, and where there is no /proc, the
+interpreter is started as it is.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+from portico.scripts.sandbox.python.boot import REPORT_OPTION
+from portico.upstream.transports.python_interpreter import render_main_import
+
+_LOADER_FILES = ("/etc/ld.so.cache",)
+_LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+"""Where the loader does not tell a program's libraries."""
+_SUBPROCESS_TIMEOUT_S = 10.0
+_MAX_INTERPRETER_CHARS = 120
+"""Characters that every kernel takes in the first line of a script."""
+
+
+class Launcher:
+    """The program that pydantic_monty is to start; keep it for as long as it may start another process."""
+
+    def __init__(self, binary: str) -> None:
+        self._fd: int | None = None
+        self.path = binary
+        if sys.platform != "linux":
+            return
+        with contextlib.suppress(OSError):
+            self._fd = os.memfd_create("portico-python")
+            os.write(self._fd, _build_script(binary).encode())
+            path = f"/proc/{os.getpid()}/fd/{self._fd}"
+            if os.access(path, os.R_OK | os.X_OK):
+                self.path = path
+
+    @property
+    def is_jailed(self) -> bool:
+        """Whether there is a jail to start it in."""
+        return self._fd is not None and self.path.startswith("/proc/")
+
+    def report_restrictions(self) -> tuple[str, ...]:
+        """What the jail holds on this machine, in words. Starts a process and waits for it."""
+        if not self.is_jailed:
+            return ()
+        try:
+            done = subprocess.run(
+                [self.path, REPORT_OPTION], capture_output=True, env={}, timeout=_SUBPROCESS_TIMEOUT_S, check=True
+            )  # noqa: S603
+        except (OSError, subprocess.SubprocessError):
+            return ()
+        return tuple(done.stdout.decode().splitlines())
+
+    def close(self) -> None:
+        """Give it up. Idempotent."""
+        file, self._fd = self._fd, None
+        if file is not None:
+            os.close(file)
+
+
+def _build_script(binary: str) -> str:
+    boot = (
+        render_main_import("portico.scripts.sandbox.python.boot") + f"main({binary!r}, {_list_program_files(binary)!r})"
+    )
+    if " " not in sys.executable and len(sys.executable) < _MAX_INTERPRETER_CHARS:
+        return f"#!{sys.executable} -IS\n{boot}\n"
+    # A shell takes any path. What is a command to it is a text to Python.
+    quoted = sys.executable.replace("'", "'\\''")
+    return f"#!/bin/sh\n'''exec' '{quoted}' -IS \"$0\" \"$@\"\n' '''\n{boot}\n"
+
+
+def _list_program_files(binary: str) -> tuple[str, ...]:
+    """The files that a program consists of: itself, the loader, its libraries."""
+    libraries: list[str] = []
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(  # noqa: S603 - the loader lists the libraries and does not run the program
+            [binary, "--version"],
+            env={"LD_TRACE_LOADED_OBJECTS": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SUBPROCESS_TIMEOUT_S,
+            check=True,
+        )
+        libraries = [word for word in done.stdout.decode(errors="replace").split() if word.startswith("/")]
+    return (binary, *_LOADER_FILES, *(libraries or _LIBRARY_FOLDERS))

@@ -1,0 +1,315 @@
+"""One Python script's conversation with its process: it runs until it waits, is told what it waited for, runs on.
+
+Everything here blocks and is for a thread, except `kill`, which is for any. It is pydantic_monty's sync interface on
+purpose: its async one aborts the whole process in some exits of the interpreter.
+"""
+
+import contextlib
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from portico.scripts.sandbox.python import prelude as python_prelude
+from portico.scripts.sandbox.python.faults import DISCARDING_KINDS, SCRIPT_FILE, shorten_message, to_fault
+from portico.scripts.sandbox.python.process_limits import apply_limits, lower_priority
+from portico.scripts.sandbox.python.script_io import FLOOD_FACTOR, PrintedOutput, parse_json_text, to_json_text
+from portico.scripts.sandbox.script import MAX_STORED_VALUES, Fault, Script, ScriptOutcome
+
+
+@dataclass(frozen=True)
+class CallsAwaited:
+    """The script waits for one of these calls."""
+
+    call_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SleepRequested:
+    """The script sleeps."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ScriptFinished:
+    """The script is over."""
+
+
+DriverEvent = CallsAwaited | SleepRequested | ScriptFinished
+StartCall = Callable[[int, str, str, list[Any], dict[str, Any]], None]
+MontyReply = dict[str, Any]
+
+
+class MontyDriver:
+    """One script, its process, and what it has said so far."""
+
+    def __init__(self, script: Script, start_call: StartCall, start_sleep: Callable[[int, float], None]) -> None:
+        self._script = script
+        self._start_call = start_call
+        self._start_sleep = start_sleep
+        self._session: Any = None
+        self._snapshot: Any = None
+        self._last_expression_json: str | None = None
+        self._result_json: str | None = None
+        self._stored: dict[str, str] = {}
+        self._output = PrintedOutput(script.limits.output_bytes, self._kill_for_flood)
+        self._call_errors: set[str] = set()
+        self._is_unmarked = False
+        self._fed_code = ""
+        self._waiting_line: int | None = None
+        self._pid: int | None = None
+        self._process_lock = threading.Lock()
+        self._kill_fault: Fault | None = None
+        self._fatal_message: str | None = None
+        self.outcome: ScriptOutcome | None = None
+        self.pending_argument_chars: dict[int, int] = {}
+        """How many characters of arguments the calls under way have."""
+
+    # --- from any thread
+
+    def kill(self, fault: Fault) -> None:
+        """End the script's process now. What it was in the middle of fails at once."""
+        with self._process_lock:
+            self._kill_fault = self._kill_fault or fault
+            if self._pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+
+    def mark_fatal(self, message: str) -> None:
+        """A call failed in a way that ends the script, whatever it catches."""
+        self._fatal_message = self._fatal_message or message
+
+    # --- from one thread at a time
+
+    def begin(self, get_pool: Callable[[], Any]) -> DriverEvent:
+        """Take a process and run until the script waits or ends."""
+        return self._run_step(lambda: self._start(get_pool))
+
+    def _start(self, get_pool: Callable[[], Any]) -> DriverEvent:
+        limits = self._script.limits
+        session = get_pool().checkout(
+            script_name="script.py",
+            limits={
+                "max_feed_duration_secs": limits.cpu_s,
+                "max_memory": limits.memory_bytes,
+                "max_recursion_depth": limits.recursion,
+                "max_suspensions": 1_000 + 20 * limits.calls,
+            },
+            os_policy={"sleep": "call_host"},
+        )
+        session.__enter__()
+        self._session = session
+        with self._process_lock:
+            self._pid = session.worker_pid
+            killed = self._kill_fault
+        if killed is not None:
+            return self._finish(killed)
+        if self._pid is not None:
+            lower_priority(self._pid)
+            apply_limits(self._pid, limits)
+        code = self._script.code.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+        return self._feed_script(code)
+
+    def resume_with_replies(self, replies: Mapping[int, MontyReply]) -> DriverEvent:
+        """Tell the script how its calls went, their values as JSON text, and run on."""
+        for reply in replies.values():
+            if "message" in reply:
+                self._call_errors.add(reply["message"])
+        return self._run_step(lambda: self._run_until_suspended(self._snapshot.resume(dict(replies))))
+
+    def resume_after_sleep(self) -> DriverEvent:
+        """A sleep is over."""
+        return self._run_step(lambda: self._run_until_suspended(self._snapshot.resume({"return_value": None})))
+
+    def abandon(self, fault: Fault) -> None:
+        """Leave a script that waits where it is."""
+        self._finish(replace(fault, line=fault.line or self._waiting_line))
+
+    # --- its turns
+
+    def _run_step(self, step: Callable[[], DriverEvent]) -> DriverEvent:
+        import pydantic_monty as monty
+
+        try:
+            return step()
+        except monty.MontyError as error:
+            fault = self._kill_fault or to_fault(error, frozenset(self._call_errors), self._waiting_line)
+            if self._fatal_message is not None:
+                fault = Fault("call", shorten_message(self._fatal_message), fault.line)
+            return self._finish(fault)
+        except OSError as error:
+            return self._finish(Fault("crash", f"The sandbox for Python does not start: {error}"))
+        except _ScriptStopped as stopped:
+            return self._finish(stopped.fault)
+
+    def _feed_script(self, code: str) -> DriverEvent:
+        self._feed(python_prelude.build_prelude(self._script.namespaces))
+        marked = python_prelude.mark_last_expression(code)
+        self._is_unmarked = marked is None
+        self._fed_code = code if marked is None else marked
+        return self._run_until_suspended(self._feed(self._fed_code))
+
+    def _feed(self, code: str, **inputs: Any) -> Any:
+        return self._session.feed_start(code, inputs=inputs, print_callback=self._output)
+
+    def _run_until_suspended(self, snapshot: Any) -> DriverEvent:
+        """Answer what can be answered at once, until the script waits or ends."""
+        import pydantic_monty as monty
+
+        while True:
+            # One that waits is told of the failure first: only then is its line known.
+            if self._fatal_message is not None and not isinstance(snapshot, monty.FutureSnapshot):
+                raise _ScriptStopped(Fault("call", shorten_message(self._fatal_message)))
+            if isinstance(snapshot, monty.MontyComplete):
+                self._determine_result(snapshot)
+                return self._finish(None)
+            if isinstance(snapshot, monty.NameLookupSnapshot):
+                snapshot = snapshot.resume()
+            elif isinstance(snapshot, monty.FutureSnapshot):
+                self._snapshot = snapshot
+                self._waiting_line = self._find_line(snapshot.position)
+                return CallsAwaited(tuple(snapshot.pending_call_ids))
+            elif snapshot.is_os_function and snapshot.function_name == "time.sleep":
+                self._snapshot = snapshot
+                return SleepRequested(_parse_seconds(snapshot.args))
+            elif snapshot.is_os_function and snapshot.function_name == "asyncio.sleep":
+                self._start_sleep(snapshot.call_id, _parse_seconds(snapshot.args))
+                snapshot = snapshot.resume({"future": ...})
+            elif snapshot.is_os_function:
+                snapshot = snapshot.resume_not_handled()
+            else:
+                snapshot = snapshot.resume(self._handle_host_call(snapshot))
+
+    def _handle_host_call(self, snapshot: Any) -> MontyReply:
+        name = snapshot.function_name
+        if name != python_prelude.HOST_FUNCTION or snapshot.object_id is not None:
+            return {"exc_type": "NameError", "message": f"name '{name}' is not defined"}
+        match snapshot.args:
+            case ("call", str(namespace), str(function), str(args), str(kwargs)):
+                return self._begin_call(snapshot.call_id, namespace, function, args, kwargs)
+            case ("last", str(text)):
+                self._last_expression_json = text
+            case ("result", str(text)):
+                self._result_json = text
+            case ("store", str(key), str(text)):
+                return self._store(key, text)
+            case ("load", str(key)):
+                return {"return_value": self._load(key)}
+            case ("store" | "load", *_):
+                return {"exc_type": "TypeError", "message": "the key must be a string"}
+            case _:
+                return {"exc_type": "TypeError", "message": "no such question to the host"}
+        return {"return_value": None}
+
+    def _begin_call(self, number: int, namespace: str, function: str, args: str, kwargs: str) -> MontyReply:
+        if function not in self._script.namespaces.get(namespace, ()):
+            return {"exc_type": "AttributeError", "message": f"'{namespace}' object has no attribute '{function}'"}
+        size = len(args) + len(kwargs)
+        if size + sum(list(self.pending_argument_chars.values())) > self._script.limits.memory_bytes:
+            raise _ScriptStopped(Fault("memory", "The arguments of the calls under way are too large together."))
+        try:
+            positional, named = parse_json_text(args), parse_json_text(kwargs)
+        except ValueError as error:
+            return {"exc_type": "ValueError", "message": str(error)}
+        if not isinstance(positional, list) or not isinstance(named, dict):
+            return {"exc_type": "TypeError", "message": "no such question to the host"}
+        self.pending_argument_chars[number] = size
+        self._start_call(number, namespace, function, cast("list[Any]", positional), cast("dict[str, Any]", named))
+        return {"future": ...}
+
+    def _store(self, key: str, text: str) -> MontyReply:
+        self._stored[key] = text
+        if (
+            len(self._stored) > MAX_STORED_VALUES
+            or sum(map(len, self._stored.values())) + sum(map(len, self._stored)) > self._script.limits.answer_bytes
+        ):
+            del self._stored[key]
+            return {"exc_type": "ValueError", "message": "store() has no room for more"}
+        return {"return_value": None}
+
+    def _load(self, key: str) -> str | None:
+        if key in self._stored:
+            return self._stored[key]
+        return to_json_text(self._script.state[key]) if key in self._script.state else None
+
+    def _determine_result(self, complete: Any) -> None:
+        if self._result_json is not None:
+            return
+        if self._is_unmarked:
+            output = _read_output(complete)
+            if output is not None:
+                self._feed_for_result(python_prelude.RESULT_FROM_OUTPUT, _portico_output=output)
+        if self._last_expression_json in (None, "null") and python_prelude.assigns_result(self._script.code):
+            self._feed_for_result(python_prelude.RESULT_FROM_VARIABLE)
+
+    def _feed_for_result(self, code: str, **inputs: Any) -> None:
+        import pydantic_monty as monty
+
+        snapshot = self._feed(code, **inputs)
+        while isinstance(snapshot, monty.FunctionSnapshot):
+            snapshot = snapshot.resume(cast("Any", self._handle_host_call(snapshot)))
+
+    def _find_line(self, position: Any) -> int | None:
+        # Marking the last expression adds no line, so a line counted in what was fed is the script's own.
+        return self._fed_code.encode()[: position.start].count(b"\n") + 1 if position.filename == SCRIPT_FILE else None
+
+    def _kill_for_flood(self) -> None:
+        self.kill(Fault("output", f"The script printed more than {FLOOD_FACTOR} times what is kept of its output."))
+
+    # --- its end
+
+    def _finish(self, fault: Fault | None) -> DriverEvent:
+        self._release(discard=fault is not None and fault.kind in DISCARDING_KINDS)
+        value = None
+        text = self._last_expression_json if self._result_json is None else self._result_json
+        if fault is None and text is not None:
+            value, fault = self._parse_result(text)
+        stored: dict[str, Any] = {}
+        for key, each in self._stored.items():
+            with contextlib.suppress(ValueError):  # only of a script that spoke to the host itself
+                stored[key] = parse_json_text(each)
+        self.outcome = ScriptOutcome(value, self._output.get_text(), self._output.dropped_chars, stored, fault=fault)
+        return ScriptFinished()
+
+    def _parse_result(self, text: str) -> tuple[Any, Fault | None]:
+        most = self._script.limits.answer_bytes
+        if len(text) > most or len(text.encode()) > most:
+            return None, Fault("output", f"The answer is larger than {most:,} bytes.")
+        try:
+            return parse_json_text(text), None
+        except ValueError as error:
+            return None, Fault("value", str(error))
+
+    def _release(self, *, discard: bool) -> None:
+        session, self._session, self._snapshot = self._session, None, None
+        with self._process_lock:
+            pid, self._pid = self._pid, None
+        if session is None:
+            return
+        if (discard or self._kill_fault is not None) and pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        session.__exit__(None, None, None)
+
+
+class _ScriptStopped(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+def _read_output(complete: Any) -> Any:
+    """The script's last expression as a Python value; some, as a number of 5,000 digits, cannot be one."""
+    try:
+        return complete.output
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise _ScriptStopped(Fault("value", shorten_message(f"{type(error).__name__}: {error}"))) from error
+
+
+def _parse_seconds(args: tuple[Any, ...]) -> float:
+    seconds = args[0] if args and isinstance(args[0], int | float) else 0.0
+    return max(0.0, float(seconds)) if math.isfinite(seconds) else 0.0

@@ -1,0 +1,296 @@
+"""One script on one worker: answer its calls, collect what it says, end it when it takes too much.
+
+Nothing the worker says is believed: each message's form is checked, each flood has its bound, and a worker that breaks
+either is killed.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NoReturn, cast, get_args
+
+import orjson
+
+from portico.errors import PorticoError
+from portico.json_text import json_codec
+from portico.json_text.part_stream import build_value, decode_parts, encode_lines, estimate_size, to_parts
+from portico.scripts.sandbox.call_tasks import CallTaskGroup
+from portico.scripts.sandbox.script import (
+    MAX_STORED_VALUES,
+    CallFailed,
+    CallHandler,
+    Fault,
+    FaultKind,
+    Script,
+    ScriptOutcome,
+)
+from portico.scripts.sandbox.worker.process import BadFrame, WorkerLost, WorkerProcess
+from portico.scripts.sandbox.worker.protocol import MAX_FRAME_BYTES
+
+logger = logging.getLogger(__name__)
+
+FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
+LARGE_BYTES = 256 * 1024
+"""Bytes from which a message is encoded or decoded in a thread, bit by bit."""
+FATAL_GRACE_S = 0.1
+"""For a script that a call has ended: to end by itself, with its line and what it stored."""
+SPARE_BYTES = 1024**2
+MAX_MESSAGE_CHARS = 4000
+MAX_DEPTH = 1000
+MIN_CHECK_INTERVAL_S = 0.01
+MESSAGES_PER_YIELD = 32
+"""Then others have their turn: what has already arrived is read without ever waiting."""
+
+
+class WorkerScriptRun:
+    """A script under way. Use once."""
+
+    def __init__(self, worker: WorkerProcess, script: Script, handle_call: CallHandler, deadline: float) -> None:
+        self._worker, self._script, self._handle_call = worker, script, handle_call
+        self._limits = script.limits
+        self._loop = asyncio.get_running_loop()
+        self._deadline = deadline
+        self._call_tasks = CallTaskGroup()
+        self._cpu_at_start = worker.get_cpu_seconds() or 0.0
+        self._timers: list[asyncio.TimerHandle] = []
+        self._kill_fault: Fault | None = None
+        """Why it was killed."""
+        self._fatal_fault: Fault | None = None
+        self._call_ids: set[int] = set()
+        self._pending_call_bytes = 0
+        self._printed: list[str] = []
+        self._output_bytes_left = self._limits.output_bytes
+        self._dropped_chars = 0
+        self._reported_dropped_chars = 0
+        self._stored: dict[str, Any] = {}
+        self._stored_bytes = 0
+        self.is_worker_reusable = False
+        """Whether the worker ended the script by itself and may be given another."""
+
+    async def run(self) -> ScriptOutcome:
+        """Run it to its end; the worker is killed where it did not end by itself."""
+        done: dict[str, Any] | None = None
+        async with self._call_tasks:
+            try:
+                done = await self._exchange_messages()
+            finally:
+                for timer in self._timers:
+                    timer.cancel()
+                if done is None:
+                    self._worker.kill()
+            unawaited = await self._call_tasks.close()
+        fault = await self._determine_fault(done)
+        self.is_worker_reusable = (
+            done is not None and self._kill_fault is None and (fault is None or fault.kind not in _DISCARDING_KINDS)
+        )
+        stored = {**self._stored, **(done["stored"] if done else {})}
+        value = done["value"] if done and fault is None else None
+        dropped = self._dropped_chars + (done["dropped"] if done else self._reported_dropped_chars)
+        return ScriptOutcome(value, "".join(self._printed), dropped, stored, unawaited, fault)
+
+    async def _exchange_messages(self) -> dict[str, Any] | None:
+        """Its last message, in good form; None where it was killed or lost."""
+        try:
+            self._worker.script_count += 1
+            self._worker.apply_limits(self._limits.memory_bytes, self._limits.cpu_s)
+            self._worker.send_frame(await _encode(self._build_job()))
+            self._check_limits()
+            for number in count(1):
+                body = await self._worker.read_frame(min(MAX_FRAME_BYTES, 2 * self._limits.answer_bytes + SPARE_BYTES))
+                message = await _parse_message(body)
+                if "done" in message:
+                    return _parse_done(message["done"])
+                # What it printed before its end may arrive after it.
+                if (self._kill_fault is None and self._fatal_fault is None) or message.keys() & {"print", "dropped"}:
+                    self._handle_message(message, len(body))
+                if number % MESSAGES_PER_YIELD == 0:
+                    await asyncio.sleep(0)
+        except WorkerLost:
+            return None
+        except BadFrame as error:
+            self._kill(Fault("crash", f"the script's process said what no script can say: {error}"))
+            return None
+        except ValueError as error:
+            self._kill(Fault("memory", f"the script cannot be started: {error}"))
+            return None
+
+    def _build_job(self) -> dict[str, Any]:
+        script, limits = self._script, self._limits
+        return {
+            "run": script.code,
+            "language": script.language,
+            "namespaces": {name: list(functions) for name, functions in script.namespaces.items()},
+            "state": dict(script.state),
+            "limits": {name: getattr(limits, name) for name in limits.__dataclass_fields__},
+        }
+
+    def _handle_message(self, message: dict[str, Any], size: int) -> None:
+        match message:
+            case {"call": int(id), "namespace": str(namespace), "name": str(name), "args": list(), "kwargs": dict()}:
+                self._start_call(id, namespace, name, message["args"], message["kwargs"], size)
+            case {"print": str(text)}:
+                self._record_output(text)
+            case {"dropped": int(count)} if count >= 0:
+                self._reported_dropped_chars = count
+            case {"store": str(key), "value": value}:
+                self._stored_bytes += size
+                if self._stored_bytes > self._limits.answer_bytes:
+                    self._kill(Fault("output", f"the script stored more than {self._limits.answer_bytes:,} bytes"))
+                elif key not in self._stored and len(self._stored) >= MAX_STORED_VALUES:
+                    self._kill(Fault("output", f"the script stored more than {MAX_STORED_VALUES:,} values"))
+                else:
+                    self._stored[key] = value
+            case _:
+                raise BadFrame("a message of no known form")
+
+    def _start_call(
+        self, id: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any], size: int
+    ) -> None:
+        if id in self._call_ids:
+            raise BadFrame("a call's number twice")
+        self._call_ids.add(id)
+        self._pending_call_bytes += size
+        if len(self._call_ids) > 2 * self._limits.calls + 1:
+            self._kill(Fault("call", f"the script made more than {self._limits.calls} calls"))
+        elif self._pending_call_bytes > 2 * self._limits.answer_bytes + SPARE_BYTES:
+            self._kill(Fault("memory", f"the script's calls under way carry {self._pending_call_bytes:,} bytes"))
+        else:
+            call = self._run_call(id, namespace, name, args, kwargs, size)
+            self._call_tasks.start(call)
+
+    async def _run_call(
+        self, id: int, namespace: str, name: str, args: list[Any], kwargs: dict[str, Any], size: int
+    ) -> None:
+        await self._worker.drain()
+        try:
+            value = await self._handle_call(namespace, name, args, kwargs)
+            self._send_reply(await _encode(value, b'{"reply":%d,"value":%%b}' % id))
+        except CallFailed as error:
+            self._send_error(id, str(error), fatal=error.fatal)
+        except PorticoError as error:
+            self._send_error(id, str(error))
+        except (TypeError, ValueError) as error:
+            self._send_error(id, f"the answer cannot be given to a script: {error}")
+        except Exception as error:  # whatever it is, a script that waits must be told
+            logger.exception("a script's call of %s.%s failed in the gateway", namespace, name)
+            self._send_error(id, f"{type(error).__name__}: {error}"[:MAX_MESSAGE_CHARS])
+        finally:
+            self._pending_call_bytes -= size
+
+    def _send_reply(self, body: bytes) -> None:
+        unread = self._worker.unread_bytes + len(body)
+        if unread > self._limits.memory_bytes:
+            self._kill(Fault("memory", f"the answers that the script has not taken yet have {unread:,} bytes"))
+        else:
+            self._worker.send_frame(body)
+
+    def _send_error(self, id: int, text: str, *, fatal: bool = False) -> None:
+        if fatal and self._fatal_fault is None:
+            self._fatal_fault = Fault("call", text)
+            self._schedule(FATAL_GRACE_S, lambda: self._kill(Fault("call", text)))
+        self._worker.send_frame(json_codec.dumps({"reply": id, "error": text, "fatal": fatal}))
+
+    def _record_output(self, text: str) -> None:
+        size = len(text.encode("utf-8", "replace"))
+        if size > self._output_bytes_left:
+            self._dropped_chars += len(text)  # a worker cuts what it prints; this one is not to be trusted with more
+            return
+        self._output_bytes_left -= size
+        self._printed.append(text)
+
+    def _check_limits(self) -> None:
+        """Kill what has had its time; else look again when it could have."""
+        used = (self._worker.get_cpu_seconds() or 0.0) - self._cpu_at_start
+        left = self._deadline - self._loop.time()
+        if left <= 0:
+            self._kill(Fault("time", f"the script took longer than {self._limits.wall_s:g} s"))
+        elif used >= self._limits.cpu_s:
+            self._kill(Fault("time", f"the script computed for longer than {self._limits.cpu_s:g} s"))
+        else:
+            self._schedule(min(left, max(MIN_CHECK_INTERVAL_S, self._limits.cpu_s - used)), self._check_limits)
+
+    def _schedule(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._timers = [timer for timer in self._timers if timer.when() > self._loop.time()]
+        self._timers.append(self._loop.call_later(seconds, callback))
+
+    def _kill(self, fault: Fault) -> None:
+        self._kill_fault = self._kill_fault or fault
+        self._worker.kill()
+
+    async def _determine_fault(self, done: dict[str, Any] | None) -> Fault | None:
+        if self._kill_fault is not None:
+            return self._kill_fault
+        told = done["fault"] if done else None
+        if self._fatal_fault is not None:
+            return Fault("call", self._fatal_fault.message, told.line if told else None)
+        return told if done else _explain_exit(await self._worker.wait_for_exit(), self._limits.cpu_s)
+
+
+_DISCARDING_KINDS = ("memory", "crash")
+"""A worker whose script ended so is not used again."""
+
+
+def _explain_exit(returncode: int | None, cpu_s: float) -> Fault:
+    """Why a process that nobody killed is gone."""
+    if returncode == -getattr(signal, "SIGXCPU", 24):
+        return Fault("time", f"the script computed for longer than {cpu_s:g} s")
+    if returncode == -getattr(signal, "SIGSYS", 31):
+        return Fault("crash", "the script's process tried what its jail forbids and was ended")
+    if returncode == -9:
+        return Fault("crash", "the script's process was killed from outside, perhaps for the machine's memory")
+    return Fault("crash", "the script's process ended before the script did")
+
+
+def _parse_done(done: Any) -> dict[str, Any]:
+    match done:
+        case {"value": _, "stored": dict(stored), "dropped": int(dropped), "fault": fault} if dropped >= 0:
+            pass
+        case _:
+            raise BadFrame("an end of no known form")
+    match fault:
+        case None:
+            told = None
+        case {"kind": str(kind), "message": str(message), "line": int() | None as line} if kind in FAULT_KINDS:
+            told = Fault(cast(FaultKind, kind), message[:MAX_MESSAGE_CHARS], line)
+        case _:
+            raise BadFrame("a fault of no known form")
+    return {"value": done["value"], "stored": stored, "dropped": dropped, "fault": told}
+
+
+async def _encode(value: Any, template: bytes = b"%b") -> bytes:
+    """As JSON; what is large, in a thread and in parts, since encoding holds the interpreter's lock."""
+    if estimate_size(value, LARGE_BYTES) < LARGE_BYTES:
+        return template % json_codec.dumps(value)
+    return await asyncio.to_thread(_encode_in_parts, value, template)
+
+
+def _encode_in_parts(value: Any, template: bytes) -> bytes:
+    return template % "".join(encode_lines(to_parts(value))).encode()
+
+
+async def _parse_message(body: bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(body) if len(body) < LARGE_BYTES else await asyncio.to_thread(_decode_in_parts, body)
+    except ValueError as error:
+        raise BadFrame(str(error)) from None
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else _raise_not_object()
+
+
+def _raise_not_object() -> NoReturn:
+    raise BadFrame("a message that is no object")
+
+
+def _decode_in_parts(body: bytes) -> Any:
+    depth = 0
+
+    def limit_depth() -> Any:
+        nonlocal depth
+        for part in decode_parts(body.decode()):
+            depth += {"open": 1, "close": -1}.get(part[0], 0)
+            if depth > MAX_DEPTH:
+                raise ValueError("it is nested too deeply")
+            yield part
+
+    return build_value(limit_depth())

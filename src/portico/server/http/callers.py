@@ -1,0 +1,69 @@
+"""What tells the callers over HTTP apart where what they share is divided: their token and their network address.
+
+Never the name a client gives itself: that is free to choose. Everybody who comes from one address with one token is
+one caller: all programs of this machine on loopback, all clients behind one proxy. Only identities can tell them
+apart.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from portico.server.sessions import IDENTITY_KEY
+
+_IPV6_NETWORK_BITS = 64
+"""What one subscriber is given: whoever has it can choose any address in it."""
+
+
+def identify_caller(scope: Any) -> str:
+    """The caller of an HTTP request, from its ASGI scope; empty where there is none (stdio)."""
+    if not isinstance(scope, Mapping):
+        return ""
+    return f"{scope.get(IDENTITY_KEY, '')}@{identify_network(scope.get('client'))}"
+
+
+def identify_network(peer: tuple[str, int] | None) -> str:
+    """The network a connection comes from: an IPv4 address, or the /64 of an IPv6 address."""
+    return _normalize_address(peer[0]) if peer else ""
+
+
+@lru_cache(maxsize=4_096)
+def _normalize_address(address: str) -> str:
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:  # a socket without addresses
+        return address
+    if ip.version == 4:
+        return address
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((int(ip), _IPV6_NETWORK_BITS), strict=False))
+
+
+class CallerQuota:
+    """Counts what callers hold of something that has so many places; each leaves some places for the others."""
+
+    def __init__(self, limit: int, reserved: int) -> None:
+        """`left_for_others` of many places; of few a quarter."""
+        self.limit = limit
+        self.count = 0
+        self._reserved = reserved
+        self._counts: dict[str, int] = {}
+
+    def has_capacity(self, caller: str) -> bool:
+        """Whether a caller may have one more."""
+        left = min(self._reserved, self.limit // 4)
+        return self.count < self.limit and self._counts.get(caller, 0) < self.limit - left
+
+    def acquire(self, caller: str) -> None:
+        """Count one more of a caller."""
+        self.count += 1
+        self._counts[caller] = self._counts.get(caller, 0) + 1
+
+    def release(self, caller: str) -> None:
+        """Count one less of a caller."""
+        self.count -= 1
+        self._counts[caller] -= 1
+        if not self._counts[caller]:
+            del self._counts[caller]

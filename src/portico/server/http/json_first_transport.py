@@ -1,0 +1,221 @@
+"""Handshake-era requests over HTTP, answered with plain JSON where the answer is all that there is to say.
+
+The SDK opens an event stream for every request, which costs it more than the request itself. Here the stream is opened
+when there is something to put on it: a message that comes before the answer, or a while without one. Either way the
+client gets every message, in order; it has said that it takes both forms.
+
+What is not needed once an answer is written is emptied: the SDK would keep it for as long as the session lasts.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+from typing import Any, cast
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.streamable_http import (
+    MCP_SESSION_ID_HEADER,
+    REQUEST_STREAM_BUFFER_SIZE,
+    EventMessage,
+    SSEEvent,
+    StreamableHTTPServerTransport,
+    check_accept_headers,
+)
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import DEFAULT_NEGOTIATED_VERSION, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic import ValidationError
+from pydantic_core import from_json
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
+
+from portico.server.http.large_values import LargeEvent, LargeResponse, find_placeholders
+from portico.server.http.replay import RecentEvents
+
+STREAM_AFTER_S = 1.0
+"""How long an answer is waited for before the client is given a stream, which shows that somebody is at work."""
+
+
+class JsonFirstTransport(StreamableHTTPServerTransport):
+    """One session of the handshake era."""
+
+    caller = ""
+    """Who opened it (`server/http/callers.py`)."""
+    is_initialized = False
+    """Whether its client was answered what it asked first."""
+    is_used = False
+    """Whether it made a request after that."""
+
+    def _create_event_data(self, event_message: EventMessage) -> SSEEvent:
+        data = super()._create_event_data(event_message)
+        message = event_message.message
+        if texts := find_placeholders(message):
+            data = cast("SSEEvent", LargeEvent(data, texts))
+        if isinstance(message, JSONRPCResponse):
+            self.is_initialized = True
+            if isinstance(self._event_store, RecentEvents) and not self._event_store.has_message(
+                event_message.event_id
+            ):
+                _clear_response(message)
+        return data
+
+    async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        message = await _parse_session_request(request)
+        self.is_used = self.is_used or message is not None
+        # What is no plain request, or is wrong in any way, is the SDK's: it knows what to say about it.
+        if (
+            message is None
+            or self._read_stream_writer is None
+            or str(message.id) in self._request_streams
+            or not self._check_content_type(request)
+        ):
+            await super()._handle_post_request(scope, request, receive, send)
+            return
+        if not await self._validate_accept_header(request, scope, send):
+            return
+        if not await self._validate_request_headers(request, send):
+            return
+        version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER, DEFAULT_NEGOTIATED_VERSION)
+        stream = str(message.id)
+        begin = await self._mint_priming_event(stream, version)
+        streams = anyio.create_memory_object_stream[EventMessage](REQUEST_STREAM_BUFFER_SIZE)
+        self._request_streams[stream] = streams
+        try:
+            await self._read_stream_writer.send(self._create_session_message(message, request, stream, version))
+            first = await _receive_first(streams[1])
+        except BaseException:
+            await self._clean_up_memory_streams(stream)
+            raise
+        if first is not None and isinstance(first.message, JSONRPCResponse | JSONRPCError):
+            await self._clean_up_memory_streams(stream)
+            if isinstance(self._event_store, RecentEvents):
+                self._event_store.drop_stream(stream)
+            answer = self._create_json_response(first.message)
+            if texts := find_placeholders(first.message):
+                answer = LargeResponse(answer, texts)
+            _clear_response(first.message)
+            _clear_request(message, request)
+            await answer(scope, receive, send)
+            return
+        try:
+            said = [begin, first and self._create_event_data(first)]
+            await self._respond_with_stream(stream, streams[1], said, scope, receive, send)
+        finally:
+            _clear_request(message, request)
+
+    async def _respond_with_stream(
+        self,
+        stream: str,
+        messages: MemoryObjectReceiveStream[EventMessage],
+        initial_events: "list[SSEEvent | None]",
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Answer with a stream: what has been said, and what will be, up to the answer."""
+        writer, reader = anyio.create_memory_object_stream[SSEEvent](0)
+        if stream in self._request_streams:  # else it was closed from inside, and the client shall come again
+            self._sse_stream_writers[stream] = writer
+        headers = {"Cache-Control": "no-cache, no-transform", "Connection": "keep-alive"}
+        if self.mcp_session_id:
+            headers[MCP_SESSION_ID_HEADER] = self.mcp_session_id
+        answer = EventSourceResponse(
+            content=reader,
+            data_sender_callable=partial(
+                self._write_events, stream, writer, messages, [one for one in initial_events if one]
+            ),
+            headers=headers,
+        )
+        try:
+            await answer(scope, receive, send)
+        finally:
+            await writer.aclose()
+            await reader.aclose()
+            await messages.aclose()
+
+    async def _write_events(
+        self,
+        stream: str,
+        writer: MemoryObjectSendStream[SSEEvent],
+        messages: MemoryObjectReceiveStream[EventMessage],
+        initial_events: "list[SSEEvent]",
+    ) -> None:
+        for event in initial_events[:-1]:
+            await writer.send(event)
+        await self._run_sse_writer(stream, writer, messages, initial_events[-1] if initial_events else None)
+
+
+class NoSessionTransport(StreamableHTTPServerTransport):
+    """Answers a request of the handshake era that names no session: hands one on that initialises, refuses others.
+
+    What it refuses is answered in the words of the SDK, without a session being opened for that.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[Scope, Receive, Send], Awaitable[None]],
+        security_settings: TransportSecuritySettings | None,
+    ) -> None:
+        super().__init__(None, security_settings=security_settings)
+        self._open_session = open_session
+        # Checked for being there and never written to: no message of a request without a session is passed on.
+        self._read_stream_writer = cast("Any", object())
+
+    async def _handle_post_request(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
+        message = await _parse_request(request)
+        is_welcome = self._check_content_type(request) and all(check_accept_headers(request))
+        if message is None or message.method != "initialize" or not is_welcome:
+            await super()._handle_post_request(scope, request, receive, send)
+            return
+        body: Message = {"type": "http.request", "body": await request.body(), "more_body": False}
+        unread = [body]
+
+        async def receive_again() -> Message:
+            return unread.pop() if unread else await receive()
+
+        await self._open_session(scope, receive_again, send)
+
+    async def _handle_delete_request(self, request: Request, send: Send) -> None:
+        await self._validate_session(request, send)
+
+    async def _validate_session(self, request: Request, send: Send) -> bool:
+        refused = self._create_error_response("Bad Request: Missing session ID", HTTPStatus.BAD_REQUEST)
+        await refused(request.scope, request.receive, send)
+        return False
+
+
+def _clear_response(message: JSONRPCResponse | JSONRPCError) -> None:
+    """Empty an answer that has been written: the SDK keeps the last message of a session until there is another."""
+    if isinstance(message, JSONRPCResponse):
+        message.result = {}
+
+
+def _clear_request(message: JSONRPCRequest, request: Request) -> None:
+    """The same for a request that has been answered, and the body it came in."""
+    message.params = None
+    request._body = b""  # pyright: ignore[reportPrivateUsage]
+
+
+async def _parse_session_request(request: Request) -> JSONRPCRequest | None:
+    """The request in a body; None where it is anything else, or opens the session."""
+    message = await _parse_request(request)
+    return message if message is not None and message.method != "initialize" else None
+
+
+async def _parse_request(request: Request) -> JSONRPCRequest | None:
+    """The request in a body; None where it is anything else."""
+    try:
+        message = jsonrpc_message_adapter.validate_python(from_json(await request.body()), by_name=False)
+    except (ValueError, ValidationError):
+        return None
+    return message if isinstance(message, JSONRPCRequest) else None
+
+
+async def _receive_first(messages: MemoryObjectReceiveStream[EventMessage]) -> EventMessage | None:
+    """The first message about a request; None where none comes soon, or none will."""
+    with anyio.move_on_after(STREAM_AFTER_S), contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+        return await messages.receive()
+    return None

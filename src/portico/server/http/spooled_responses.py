@@ -1,0 +1,261 @@
+"""Answers that wait for their clients to read them: on disk, so many bytes in all.
+
+What a client does not take soon is written to a file without a name and sent from there, at the pace of the client;
+whoever made the answer is done with it then, and its memory is free. Where clients leave more unread than there is room
+for, the caller that holds most is hung up on, at the answer of which nothing was taken for longest.
+"""
+
+import asyncio
+import contextlib
+import io
+import logging
+import tempfile
+import threading
+from collections import Counter, deque
+from pathlib import Path
+from typing import IO, Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from portico.server.http.callers import identify_caller
+
+logger = logging.getLogger(__name__)
+
+CONNECTION_KEY = "portico.connection"
+"""In the scope of an HTTP request: the protocol of its connection (`server/http/slow_clients.py`)."""
+PARTS_KEY = "portico.parts"
+"""In a message with a body: a deque of its parts, each of some hundred KiB at most. They are taken from it."""
+MAX_SPOOL_BYTES = 256 * 2**20
+DIRECT_SEND_S = 0.5
+"""How long an answer waits for a client that is behind, in all, before the rest of it goes to disk."""
+_PIECE_BYTES = 256 * 2**10
+"""With what the connection holds before it says so, 512 KiB of an answer are in memory at most."""
+
+
+class ResponseSpool:
+    """The answers of all clients that wait on disk. For one event loop."""
+
+    def __init__(self, max_bytes: int = MAX_SPOOL_BYTES, folder: Path | None = None) -> None:
+        """`folder` is where the files lie; without one, or where it cannot be used, where temporary files do."""
+        self.max_bytes = max_bytes
+        self._folder = folder
+        self._responses: dict[_SpooledResponse, int] = {}
+        """With the bytes that each takes."""
+        self._bytes = 0
+
+    def open_file(self) -> IO[bytes]:
+        """A file that is gone when it is closed; memory, where there is no disk. Blocks."""
+        for folder in dict.fromkeys((self._folder, None)):
+            with contextlib.suppress(OSError):
+                return tempfile.TemporaryFile(dir=folder)
+        return io.BytesIO()
+
+    def add_bytes(self, response: "_SpooledResponse", size: int) -> None:
+        """Count what an answer takes more, and make room for it."""
+        self._responses[response] = self._responses.get(response, 0) + size
+        self._bytes += size
+        while self._bytes > self.max_bytes and len(self._responses) > 1:
+            self._evict(response)
+
+    def release(self, response: "_SpooledResponse") -> None:
+        """Count an answer no longer."""
+        self._bytes -= self._responses.pop(response, 0)
+
+    def _evict(self, newest: "_SpooledResponse") -> None:
+        held = Counter[str]()
+        for answer, size in self._responses.items():
+            held[answer.caller] += size
+        most = max(held, key=held.__getitem__)
+        others = [answer for answer in self._responses if answer.caller == most and answer is not newest]
+        ended = min(others, key=lambda answer: answer.last_read_at, default=newest)
+        logger.warning("clients have left more than %s bytes unread; one of them was hung up on", self.max_bytes)
+        self.release(ended)
+        ended.hang_up()
+
+
+class SpoolMiddleware:
+    """Lets an application answer without waiting for its clients to read."""
+
+    def __init__(self, app: ASGIApp, spool: ResponseSpool) -> None:
+        self._app = app
+        self._spool = spool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _SpooledResponse(self._spool, scope, send)
+        try:
+            await self._app(scope, receive, answer.write)
+            await answer.wait_until_sent()
+        finally:
+            answer.close()
+
+
+class _SpooledResponse:
+    """One answer, on its way to its client."""
+
+    def __init__(self, spool: ResponseSpool, scope: Scope, send: Send) -> None:
+        self.last_read_at = 0.0
+        """When its client last took something of it."""
+        self._spool = spool
+        self._scope = scope
+        self._connection: Any = scope.get(CONNECTION_KEY)
+        self._send = send
+        self._queue: deque[tuple[Message, int, int]] = deque()
+        """Messages that wait, each with where its body lies in the file."""
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        """Held in threads only: the file has one position."""
+        self._end = 0
+        self._writing = 0
+        self._sending: asyncio.Task[None] | None = None
+        self._is_ended = False
+        self._write_lock = asyncio.Lock()
+        """Held while a message is sent in pieces: the next one comes after it."""
+        self._direct_left_s = DIRECT_SEND_S
+
+    @property
+    def caller(self) -> str:
+        """Whose it is, which is known once the request was let in."""
+        return identify_caller(self._scope)
+
+    async def write(self, message: Message) -> None:
+        """Send a message, or leave on disk what its client does not take soon."""
+        if self._can_send_directly(message):
+            await self._send(message)
+            return
+        async with self._write_lock:
+            parts: deque[bytes] = message.get(PARTS_KEY) or _split_body(message.get("body", b""))
+            message = {key: value for key, value in message.items() if key != PARTS_KEY}
+            if self._sending is None:
+                self.last_read_at = asyncio.get_running_loop().time()
+                self._spool.add_bytes(self, sum(map(len, parts)))
+                try:
+                    await self._send_directly(message, parts)
+                finally:
+                    self._spool.release(self)
+            if parts and not self._is_ended:
+                await self._spool_parts(message, parts)
+
+    def _can_send_directly(self, message: Message) -> bool:
+        """Whether a message is small, and nothing has to be sent before it."""
+        is_small = PARTS_KEY not in message and len(message.get("body", b"")) <= _PIECE_BYTES
+        return is_small and self._sending is None and not self._write_lock.locked() and not self._is_behind
+
+    async def _send_directly(self, message: Message, parts: deque[bytes]) -> None:
+        """Hand the parts of a message to the connection, as long as its client keeps up."""
+        if not self._is_behind:
+            self._direct_left_s = DIRECT_SEND_S
+        while parts and await self._wait_until_caught_up() and not self._is_ended:
+            part = parts.popleft()
+            await self._send(_replace_body(message, part, more=bool(parts)))
+            self.last_read_at = asyncio.get_running_loop().time()
+
+    async def _wait_until_caught_up(self) -> bool:
+        """Whether the client has taken what it was sent, or does so soon."""
+        if self._is_behind and self._direct_left_s > 0:
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._direct_left_s):
+                    await self._connection.flow.drain()
+            self._direct_left_s -= clock() - began
+        return not self._is_behind
+
+    async def _spool_parts(self, message: Message, parts: deque[bytes]) -> None:
+        """Leave the rest of a message on disk, to be sent when the client has taken what was before it."""
+        size = sum(map(len, parts))
+        start, self._end = self._end, self._end + size
+        if size:
+            self._spool.add_bytes(self, size)
+            self._writing += 1
+            try:
+                await asyncio.to_thread(self._write_file, start, parts)
+            except OSError as error:
+                logger.warning("an answer cannot wait for its client, which was hung up on: %s", error)
+                self.hang_up()
+            finally:
+                self._writing -= 1
+        self._queue.append(({**message, "body": b""} if size else message, start, size))
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_queued(), name="send an answer")
+
+    async def wait_until_sent(self) -> None:
+        """Wait until all was handed to the connection."""
+        while self._sending is not None:
+            await self._sending
+
+    def hang_up(self) -> None:
+        """End the connection: its client does not read."""
+        self._is_ended = True
+        self._queue.clear()
+        if self._connection is not None:
+            self._connection.transport.abort()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._is_ended = True
+        self._spool.release(self)
+        if self._sending is not None:
+            self._sending.cancel()
+        if self._file is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._close_file)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._connection is not None and self._connection.flow.write_paused
+
+    async def _send_queued(self) -> None:
+        try:
+            while self._queue and not self._is_ended:
+                message, start, size = self._queue.popleft()
+                while size > _PIECE_BYTES and not self._is_ended:
+                    await self._send_piece(message, start, _PIECE_BYTES, more=True)
+                    start += _PIECE_BYTES
+                    size -= _PIECE_BYTES
+                if not self._is_ended:
+                    await self._send_piece(message, start, size, more=message.get("more_body", False))
+            if not self._writing:
+                self._end = 0
+                self._spool.release(self)
+        finally:
+            self._sending = None
+
+    async def _send_piece(self, message: Message, start: int, size: int, *, more: bool) -> None:
+        if size:
+            message = {**message, "body": await asyncio.to_thread(self._read_file, start, size), "more_body": more}
+        await self._send(message)
+        self.last_read_at = asyncio.get_running_loop().time()
+
+    # --- in a thread
+
+    def _write_file(self, start: int, parts: deque[bytes]) -> None:
+        with self._lock:
+            if self._file is None:
+                self._file = self._spool.open_file()
+            self._file.seek(start)
+            while parts:
+                self._file.write(parts.popleft())
+
+    def _read_file(self, start: int, size: int) -> bytes:
+        with self._lock:
+            assert self._file is not None
+            self._file.seek(start)
+            return self._file.read(size)
+
+    def _close_file(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+
+
+def _split_body(body: bytes) -> deque[bytes]:
+    """A body in pieces; one, where it is empty."""
+    return deque(body[at : at + _PIECE_BYTES] for at in range(0, max(1, len(body)), _PIECE_BYTES))
+
+
+def _replace_body(message: Message, body: bytes, *, more: bool) -> Message:
+    if message["type"] != "http.response.body":
+        return message
+    return {**message, "body": body, "more_body": more or message.get("more_body", False)}

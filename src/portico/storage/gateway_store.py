@@ -1,0 +1,318 @@
+"""The record of the house, shared by every gateway on one database: who offered what, and how it was used.
+
+SQLite by default, PostgreSQL by URL. Light to import: what speaks SQL is loaded, in a thread, when the record is
+opened, which the first use does too. What cannot be kept raises `RecordUnavailable`; the next use tries again.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from portico.storage.manifests import Manifest
+from portico.storage.plan_rows import PlanRow
+from portico.storage.rows import (
+    CallRow,
+    CategoryRow,
+    ChangeNotification,
+    DailyRow,
+    KnownServer,
+    LedgerRow,
+    LedgerTotal,
+    Retention,
+    ShapeRow,
+    TierRow,
+    ToolHistory,
+)
+from portico.storage.sql.database_url import PostgresAddress, SqliteAddress, is_postgres, parse_address
+from portico.storage.sql.errors import CommitUncertain, StoreCorrupt, StoreUnavailable, StoreUnreachable
+from portico.storage.sql.sqlite_files import prepare_file, set_aside
+
+if TYPE_CHECKING:
+    from portico.storage.sql.change_notifications import ChangeStamps
+    from portico.storage.sql.database import Database, DatabaseWork
+
+__all__ = ["CommitUncertain", "GatewayStore", "StoreUnavailable"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MAX_OPEN_ATTEMPTS, _RETRY_DELAY_S = 4, 0.2
+
+
+class GatewayStore:
+    """The record. For one event loop."""
+
+    def __init__(self, url: str | None, path: Path | None) -> None:
+        """`url`: postgresql://… or sqlite:///…; else the SQLite file `path`; both None: in memory."""
+        self._url = url
+        self._path = path
+        self._open_lock = asyncio.Lock()
+        self._database: Database | None = None
+        self._inode = 0
+        self._problem = ""
+        self._fallback_reason = ""
+        """Why it is in memory, where it should be on disk."""
+        self._failure_count = 0
+        self._last_failure: StoreUnavailable | None = None
+        self._known_stamps: ChangeStamps = {}
+        """The news there were when the record was opened."""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is kept; empty when all is well."""
+        return self._fallback_reason or self._problem
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is PostgreSQL, which gateways on other machines may use too."""
+        return is_postgres(self._url)
+
+    async def open(self) -> None:
+        """Connect and bring the tables up to date. Nothing happens where that was done."""
+        await self._ensure_open()
+
+    async def close(self) -> None:
+        """End every connection. The next use opens it again."""
+        async with self._open_lock:
+            database, self._database = self._database, None
+            if database is not None:
+                await database.close()
+
+    # Use
+
+    async def add_usage(self, calls: Sequence[CallRow], daily: Sequence[DailyRow], ledger: Sequence[LedgerRow]) -> None:
+        """Add calls, and add counts to those that are there: all of it or nothing."""
+        if calls or daily or ledger:
+            await self._write(lambda db: _get_statements().usage.add_usage(db, calls, daily, ledger))
+
+    async def load_daily_usage(self, since_day: int) -> list[DailyRow]:
+        """The counts of every day since that one, and of it."""
+        return await self._read(lambda db: _get_statements().usage.load_daily_usage(db, since_day))
+
+    async def load_calls(
+        self,
+        *,
+        limit: int = 50,
+        before: int | None = None,
+        server: str | None = None,
+        tool: str | None = None,
+        ok: bool | None = None,
+    ) -> list[CallRow]:
+        """The newest calls first; `before` is the id that the last page ended with."""
+        return await self._read(
+            lambda db: _get_statements().usage.load_calls(
+                db, limit=limit, before=before, server=server, tool=tool, ok=ok
+            )
+        )
+
+    async def load_ledger_total(self) -> LedgerTotal:
+        """What every session was shown, together."""
+        return await self._read(lambda db: _get_statements().usage.load_ledger_total(db))
+
+    async def load_ledger_sessions(self, limit: int = 50) -> list[LedgerRow]:
+        """The latest sessions first."""
+        return await self._read(lambda db: _get_statements().usage.load_sessions(db, limit))
+
+    async def forget_usage(self, server: str | None = None) -> int:
+        """Drop the use of a server's tools, or all of it with the ledger; answers how many rows that were."""
+        return await self._write(lambda db: _get_statements().usage.forget_usage(db, server))
+
+    async def prune(self, retention: Retention, now: float) -> int:
+        """Drop what is too old or too much; answers how many rows that were."""
+        return await self._write(lambda db: _get_statements().retention.prune(db, retention, now))
+
+    # What exists
+
+    async def save_servers(self, servers: Sequence[KnownServer], *, origin: str) -> None:
+        """Write what these servers offer now, where it differs, and tell the other gateways."""
+        if servers:
+            await self._write(lambda db: _get_statements().catalog.save_servers(db, servers, origin=origin))
+
+    async def load_manifests(
+        self, fingerprints: Mapping[str, str], newer_than: Mapping[str, float]
+    ) -> dict[str, Manifest]:
+        """The manifests of these servers, made with these fingerprints, that were listed after these moments."""
+        return await self._read(lambda db: _get_statements().catalog.load_manifests(db, fingerprints, newer_than))
+
+    async def load_tool_history(self, server: str | None = None) -> list[ToolHistory]:
+        """Every tool that was ever listed, of one server or of all."""
+        return await self._read(lambda db: _get_statements().catalog.load_tool_history(db, server))
+
+    async def save_categories(self, categories: Sequence[CategoryRow]) -> None:
+        """These categories, in place of those that are there."""
+        await self._write(lambda db: _get_statements().tiers.save_categories(db, categories))
+
+    async def load_categories(self) -> list[CategoryRow]:
+        """Every category, by name."""
+        return await self._read(lambda db: _get_statements().tiers.load_categories(db))
+
+    async def save_tiers(self, rows: Sequence[TierRow], *, at: float, origin: str) -> None:
+        """These tiers, computed at that moment, in place of those that are there; the other gateways are told."""
+        await self._write(lambda db: _get_statements().tiers.save_tiers(db, rows, at=at, origin=origin))
+
+    async def load_tiers(self) -> tuple[float, list[TierRow]]:
+        """When tiers were last computed (0.0: never), and what came of it, the best first."""
+        return await self._read(lambda db: _get_statements().tiers.load_tiers(db))
+
+    async def save_shapes(self, rows: Sequence[ShapeRow]) -> None:
+        """What these definitions' results look like, in place of what was known of them."""
+        if rows:
+            await self._write(lambda db: _get_statements().shapes.save_shapes(db, rows))
+
+    async def load_shapes(self, limit: int) -> list[ShapeRow]:
+        """What results look like, the latest learnt first."""
+        return await self._read(lambda db: _get_statements().shapes.load_latest_shapes(db, limit))
+
+    async def add_plans(self, rows: Sequence[PlanRow]) -> None:
+        """Plans that worked; one that is there has worked as often as both."""
+        if rows:
+            await self._write(lambda db: _get_statements().plans.add_plans(db, rows))
+
+    async def load_plans(self, scope: str) -> list[PlanRow]:
+        """The plans that worked in a scope, the latest used first."""
+        return await self._read(lambda db: _get_statements().plans.load_plans(db, scope))
+
+    async def forget_plans(self, profile: str | None = None) -> int:
+        """Drop the plans of a profile, or all; answers how many that were."""
+        return await self._write(lambda db: _get_statements().plans.forget_plans(db, profile))
+
+    # Others
+
+    async def follow_changes(self, on_change: Callable[[ChangeNotification], None], *, origin: str) -> None:
+        """Report what other gateways change, until cancelled; what is told under our own `origin` is not reported."""
+        database = await self._ensure_open()
+        if isinstance(database.address, PostgresAddress):
+            listening = await asyncio.to_thread(importlib.import_module, "portico.storage.sql.postgres_listener")
+
+            async def find_missed() -> list[ChangeNotification]:
+                return _get_statements().change_notifications.find_unseen_changes(
+                    self._known_stamps, await self._read(_get_statements().change_notifications.load_stamps), origin
+                )
+
+            await listening.listen(database.address, on_change, origin=origin, missed=find_missed)
+        elif database.address.path is not None:
+            await _get_statements().sqlite_watcher.watch(
+                database.address.path,
+                on_change,
+                origin=origin,
+                known_stamps=self._known_stamps,
+                load_stamps=lambda: self._read(_get_statements().change_notifications.load_stamps),
+            )
+        else:
+            await asyncio.Event().wait()  # nobody else sees our memory
+
+    # Being there
+
+    async def _read(self, work: "DatabaseWork[T]") -> T:
+        return await self._attempt(work, writes=False)
+
+    async def _write(self, work: "DatabaseWork[T]") -> T:
+        return await self._attempt(work, writes=True)
+
+    async def _attempt(self, work: "DatabaseWork[T]", *, writes: bool) -> T:
+        database = await self._ensure_open()
+        try:
+            try:
+                answer = await (database.write(work) if writes else database.read(work))
+            except StoreCorrupt as error:
+                await self._replace_corrupt_file(database, error)
+                database = await self._ensure_open()
+                answer = await (database.write(work) if writes else database.read(work))
+        except StoreUnavailable as error:
+            self._problem = _render_error(error)
+            raise
+        self._problem = ""
+        return answer
+
+    async def _ensure_open(self) -> "Database":
+        failures = self._failure_count
+        async with self._open_lock:
+            if self._database is None:
+                if self._last_failure is not None and self._failure_count != failures:
+                    # It was tried while we waited: whoever comes at once hears at once.
+                    raise StoreUnavailable(
+                        self._last_failure.message, advice=self._last_failure.advice
+                    ) from self._last_failure
+                try:
+                    self._database = await self._open_database(parse_address(self._url, self._path))
+                    self._problem = ""
+                except StoreUnavailable as error:
+                    self._problem, self._last_failure, self._failure_count = (
+                        _render_error(error),
+                        error,
+                        self._failure_count + 1,
+                    )
+                    raise
+            return self._database
+
+    async def _open_database(self, address: PostgresAddress | SqliteAddress) -> "Database":
+        await asyncio.to_thread(importlib.import_module, f"{__package__}.sql.statements")
+        self._fallback_reason = ""
+        if isinstance(address, PostgresAddress) or address.path is None:
+            return await self._connect(address)
+        try:
+            return await self._open_with_retries(address.path)
+        except (StoreUnreachable, OSError) as error:
+            reason = error.message if isinstance(error, StoreUnavailable) else f"The record cannot be reached: {error}"
+            self._fallback_reason = f"{reason.rstrip('.')}: nothing will be remembered."
+            logger.warning("%s", self._fallback_reason)
+            return await self._connect(SqliteAddress(None))
+
+    async def _open_with_retries(self, path: Path) -> "Database":
+        """A file that others open, close and lay out at this very moment may be out of reach for that moment only."""
+        for _ in range(_MAX_OPEN_ATTEMPTS - 1):
+            with contextlib.suppress(StoreUnreachable):
+                return await self._open_file(path)
+            await asyncio.sleep(_RETRY_DELAY_S)
+        return await self._open_file(path)
+
+    async def _open_file(self, path: Path) -> "Database":
+        self._inode = await asyncio.to_thread(prepare_file, path)
+        try:
+            return await self._connect(SqliteAddress(path))
+        except StoreCorrupt as error:
+            await asyncio.to_thread(set_aside, path, self._inode, error.message)
+        self._inode = await asyncio.to_thread(prepare_file, path)
+        return await self._connect(SqliteAddress(path))
+
+    async def _connect(self, address: PostgresAddress | SqliteAddress) -> "Database":
+        database = await asyncio.to_thread(_get_statements().database.Database, address)  # which loads its driver
+        try:
+            await _get_statements().migration.migrate(database)
+            self._known_stamps = await database.read(_get_statements().change_notifications.load_stamps)
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def _replace_corrupt_file(self, database: "Database", error: StoreCorrupt) -> None:
+        async with self._open_lock:
+            if self._database is not database:
+                return  # somebody else has
+            self._database = None
+            await database.close()
+            path = database.address.path if isinstance(database.address, SqliteAddress) else None
+            if path is None:
+                raise error
+            try:
+                await asyncio.to_thread(set_aside, path, self._inode, error.message)
+            except OSError as trouble:  # somebody else has it open, where that keeps a file in its place
+                raise StoreUnavailable(
+                    f"{error.message} It cannot be set aside: {trouble}.", advice=f"Delete {path}."
+                ) from error
+
+
+def _get_statements():  # noqa: ANN202  (a module has no type that can be written)
+    """What speaks SQL. `open` has loaded it, in a thread, because that takes a quarter of a second."""
+    from portico.storage.sql import statements
+
+    return statements
+
+
+def _render_error(error: StoreUnavailable) -> str:
+    return " ".join(filter(None, (error.message, error.advice)))

@@ -1,0 +1,96 @@
+"""What a program printed and how it ended → the result of its tool. Pure."""
+
+import re
+import signal
+from typing import Any, cast
+
+from portico.config.command_tool import CommandTool
+from portico.json_text import chunked_decoder
+from portico.upstream.backend import Raw
+from portico.upstream.backends.commands.program import ProgramOutcome
+
+SHOWN_CHARS = 4_000
+"""Characters of each output that a failure tells: the last."""
+_CONTROL_SEQUENCES = re.compile(
+    "\x1b\\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\\\)"  # titles, links
+    "|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
+    "|\x1b[PX^_][^\x1b]{0,4000}\x1b\\\\"  # strings for devices
+    "|\x1b[ -/]*[0-~]?"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+_CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def clean_output(output: bytes) -> str:
+    """Text that may be shown to anyone: UTF-8 as far as it is that, without colours and control characters."""
+    text = output.decode(errors="replace")
+    # Most programs print none of it to a pipe, and to look for one is quicker than to take all out.
+    return re.sub("\r+\n?", "\n", _CONTROL_SEQUENCES.sub("", text)) if _CONTROL_CHARACTER.search(text) else text
+
+
+def to_tool_result(program: str, tool: CommandTool, outcome: ProgramOutcome) -> Raw:
+    """The result of a call."""
+    if outcome.exit_code not in tool.success:
+        return _make_failure_result(program, outcome)
+    text = clean_output(outcome.stdout)
+    if tool.output == "json":
+        return _make_json_result(program, outcome, text)
+    if text.strip():
+        return _make_text_result(text)
+    said = clean_output(outcome.stderr).strip()
+    none = f"(no output; exit code {outcome.exit_code})"
+    return _make_text_result(
+        f"{none}\nstderr:\n{_keep_tail(said, outcome.stderr_size > len(outcome.stderr))}" if said else none
+    )
+
+
+def make_error_result(text: str) -> Raw:
+    """A call that came to nothing."""
+    return {**_make_text_result(text), "isError": True}
+
+
+def describe_exit(code: int) -> str:
+    """`exit code 3`, `ended by SIGSEGV`."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"ended by the signal {-code}"
+
+
+def _make_failure_result(program: str, outcome: ProgramOutcome) -> Raw:
+    told = [f"{program} failed: {describe_exit(outcome.exit_code)}"]
+    for name, output, cut in (
+        ("stderr", outcome.stderr, outcome.stderr_size > len(outcome.stderr)),
+        ("stdout", outcome.stdout[-4 * SHOWN_CHARS :], len(outcome.stdout) > 4 * SHOWN_CHARS),
+    ):
+        if said := clean_output(output).strip():
+            told.append(f"{name}:\n{_keep_tail(said, cut)}")
+    return make_error_result("\n".join(told if len(told) > 1 else [*told, "It printed nothing."]))
+
+
+def _keep_tail(text: str, cut: bool) -> str:
+    return f"… {text[-SHOWN_CHARS:]}" if cut or len(text) > SHOWN_CHARS else text
+
+
+def _make_json_result(program: str, outcome: ProgramOutcome, text: str) -> Raw:
+    try:
+        value: Any = chunked_decoder.decode_sync(outcome.stdout.strip())
+    except ValueError:
+        try:
+            # Colours, or bytes that are not UTF-8, may be all that is wrong with it.
+            value = chunked_decoder.decode_sync(text.strip().removeprefix("\ufeff").encode())
+        except ValueError as error:
+            said = clean_output(outcome.stderr).strip()
+            told = [
+                f"{program} printed what is not JSON, though its `output` says so ({error}); {describe_exit(outcome.exit_code)}",
+                f"stdout:\n{text[:SHOWN_CHARS].strip() or '(nothing)'}",
+            ]
+            return make_error_result("\n".join([*told, f"stderr:\n{_keep_tail(said, cut=False)}"] if said else told))
+    structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
+    return {**_make_text_result(text.strip()), "structuredContent": structured}
+
+
+def _make_text_result(text: str) -> Raw:
+    return {"content": [{"type": "text", "text": text}]}

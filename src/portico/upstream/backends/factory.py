@@ -1,0 +1,164 @@
+"""From a server's configuration to the backend that reaches it."""
+
+import asyncio
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from portico.config import BackendConfig, LimitsConfig
+from portico.errors import BackendUnavailable
+from portico.storage import origin_pins
+from portico.upstream.backend import Backend, Connection, Era, Listener, Raw
+from portico.upstream.backends.functions import FunctionsBackend, FunctionTool, make_function_tool
+from portico.upstream.backends.recorded import RecordedBackend
+from portico.upstream.transports.process import ProcessGuard
+from portico.upstream.transports.stdio import StdioBackend
+
+
+def make_backend(
+    name: str,
+    config: BackendConfig,
+    limits: LimitsConfig,
+    guard: ProcessGuard,
+    mask: Callable[[str], str] = str,
+    data_dir: Path | None = None,
+    *,
+    persist: bool = True,
+) -> Backend:
+    """The backend of one configured server.
+
+    `mask` is applied to what it writes on stderr before that is cut. What it has to remember goes to `data_dir`, if it
+    may write there.
+    """
+    if config.problem is not None:
+        return UnusableBackend(config.kind, config.problem)
+    match config.kind:
+        case "stdio":
+            return StdioBackend(
+                name,
+                cast(str, config.command),
+                config.args,
+                config.env,
+                config.inherit_env,
+                config.cwd,
+                config.protocol,
+                to_roots(config.roots),
+                int(limits.max_message_bytes),
+                guard,
+                mask=mask,
+            )
+        case "http" | "sse":
+            # Imported here: the HTTP client costs start-up time and many installations have no HTTP server.
+            from portico.upstream.transports.http import HttpBackend
+            from portico.upstream.transports.sse import SseBackend
+
+            url, size = cast(str, config.url), int(limits.max_message_bytes)
+            if config.kind == "sse":
+                return SseBackend(name, url, config.headers, to_roots(config.roots), size)
+            return HttpBackend(name, url, config.headers, config.protocol, to_roots(config.roots), size)
+        case "openapi":
+            # Imported here: many installations have none. The HTTP client comes later still, with the first call.
+            from portico.upstream.backends.openapi.backend import OpenApiBackend
+
+            place, size = cast(str, config.openapi), int(limits.max_message_bytes)
+            pins = data_dir / origin_pins.FOLDER if data_dir is not None else None
+            headers, query = config.headers, config.query
+            return OpenApiBackend(name, place, config.base_url, headers, query, size, pins, persist)
+        case "commands":
+            # Imported here: many installations have none.
+            from portico.upstream.backends.commands.backend import CommandsBackend
+            from portico.upstream.backends.commands.program import ProgramContext
+
+            around = ProgramContext(config.env, config.inherit_env, config.cwd, int(limits.max_message_bytes), guard)
+            return CommandsBackend(name, config.commands, around, config.description)
+        case "functions":
+            return ImportedFunctionsBackend(name, cast(str, config.functions), config.cwd)
+        case "recorded":
+            return RecordedBackend(name, cast(Path, config.recorded), config.recorded_slug)
+
+
+class UnusableBackend:
+    """A server whose configuration cannot be used; it says why."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        self.kind = kind
+        self.problem = problem
+
+    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
+        """Refuse."""
+        raise BackendUnavailable(self.problem, advice="Mend the configuration.")
+
+    def diagnostics(self) -> Mapping[str, Any]:
+        """What is wrong."""
+        return {"problem": self.problem}
+
+
+class ImportedFunctionsBackend:
+    """Functions that are imported when they are first needed: what their module does on import costs only itself."""
+
+    kind = "functions"
+
+    def __init__(self, name: str, target: str, folder: str | None = None) -> None:
+        self._name = name
+        self._target = target
+        self._folder = folder
+
+    async def connect(self, listener: Listener, era: Era | None = None) -> Connection:
+        """Import them, off the event loop."""
+        tools = await asyncio.to_thread(load_functions, self._target, self._folder)
+        return await FunctionsBackend(self._name, tools).connect(listener, era)
+
+    def diagnostics(self) -> Mapping[str, Any]:
+        """Where the functions are."""
+        return {"functions": self._target}
+
+
+def load_functions(target: str, folder: str | None = None) -> tuple[FunctionTool, ...]:
+    """The functions `package.module:attribute` names: a module's functions, a mapping, a list, one function.
+
+    A module may lie in `folder`, which stays on the path for what the functions import when they are called; last on
+    it, so that no file there hides a module of ours.
+    """
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
+    module_name, _, attribute = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split(".") if attribute else ():
+            found = getattr(found, part)
+        return tuple(
+            item if isinstance(item, FunctionTool) else make_function_tool(item, key)
+            for key, item in _iter_named_functions(found)
+        )
+    except Exception as error:  # the module is the user's: whatever it raises is the reason it cannot be used
+        raise BackendUnavailable(
+            f"{target} cannot be used: {type(error).__name__}: {error}",
+            advice="`functions` is package.module or package.module:attribute, beside the configuration file or "
+            "importable by the gateway's Python.",
+        ) from error
+
+
+def _iter_named_functions(found: Any) -> Iterable[tuple[str, Any]]:
+    if isinstance(found, Mapping):
+        return found.items()
+    if inspect.isroutine(found):
+        return [(found.__name__, found)]
+    if isinstance(found, Iterable):
+        return ((item.definition["name"] if isinstance(item, FunctionTool) else item.__name__, item) for item in found)
+    return (
+        (key, value)
+        for key, value in vars(found).items()
+        # What a module imported from elsewhere is not its offer.
+        if inspect.isfunction(value) and key[0] != "_" and value.__module__ == getattr(found, "__name__", "")
+    )
+
+
+def to_roots(folders: Iterable[str]) -> tuple[Raw, ...]:
+    """Folders as MCP roots."""
+    return tuple(
+        {"uri": folder if "://" in folder else Path(folder).expanduser().absolute().as_uri(), "name": Path(folder).name}
+        for folder in folders
+    )

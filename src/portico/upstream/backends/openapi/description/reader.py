@@ -1,0 +1,241 @@
+"""A description and its parts, from files or the web: bounded in size, number and time.
+
+A reference may lead to files below the description's own folder, or to addresses of its own origin; never elsewhere:
+whoever wrote a description does not get to choose which files and hosts the gateway reads.
+Runs in a thread: everything here blocks.
+"""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import url2pathname
+
+from portico.errors import BackendUnavailable
+from portico.upstream.backend import Raw
+from portico.upstream.backends.openapi.decompression import BoundedDecompressor, DecompressionError
+from portico.upstream.backends.openapi.description.documents import DocumentUnavailable
+from portico.upstream.backends.openapi.description.parser import parse_document
+from portico.upstream.backends.openapi.urls import MAX_REDIRECTS, is_url, parse_origin, resolve_redirect
+from portico.upstream.transports.http_headers import parse_address, redact_url
+
+MAX_BYTES = 128 * 1024 * 1024
+"""Of a description with all its parts."""
+MAX_DOCUMENTS = 10_000
+MAX_READ_S = 60.0
+"""For all of it; `timeouts.start_s` is usually shorter, but cannot stop a thread."""
+CONNECT_S = 10.0
+
+
+@dataclass(frozen=True)
+class DescriptionSource:
+    """Where a description is."""
+
+    name: str
+    """Of the server."""
+    location: str = field(repr=False)
+    """URL or file."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    base_url: str | None = field(default=None, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """As an address, of a file too."""
+        return self.location if is_url(self.location) else Path(self.location).expanduser().absolute().as_uri()
+
+    @property
+    def display_location(self) -> str:
+        """As it may be shown."""
+        return redact_url(self.location) if is_url(self.location) else self.location
+
+
+class DescriptionTooLarge(Exception):
+    """A description with its parts is larger than was allowed for this reading; it may be read in another way."""
+
+
+class DescriptionReader:
+    """One reading of a description."""
+
+    def __init__(self, source: DescriptionSource, max_bytes: int = MAX_BYTES) -> None:
+        self.source = source
+        self._max_bytes = max_bytes
+        self.change_markers: dict[str, object] = {}
+        """Address → what changes when the document does."""
+        self._bytes_read = 0
+        self._deadline = time.monotonic() + MAX_READ_S
+        self._clients: dict[str, Any] = {}
+        self._folder = (
+            None if is_url(source.location) else Path(source.location).expanduser().absolute().parent.resolve()
+        )
+
+    def __enter__(self) -> "DescriptionReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def read_root(self) -> bytes:
+        """The description itself; BackendUnavailable where it cannot be read."""
+        shown = self.source.display_location
+        try:
+            return self._read_data(self.source.uri)
+        except DocumentUnavailable as error:
+            raise BackendUnavailable(
+                f"the description {shown} cannot be read: {error}",
+                advice="`openapi` is a URL or a file (JSON or YAML) with the description of an HTTP API.",
+            ) from error
+
+    def check_size(self) -> None:
+        """Raise DescriptionTooLarge where more was read than is to be parsed here."""
+        if self._bytes_read > self._max_bytes:
+            raise DescriptionTooLarge
+
+    def read_part(self, uri: str) -> Raw:
+        """A document that a reference asks for."""
+        if self._folder is None:
+            if parse_origin(uri) != parse_origin(self.source.location):
+                raise DocumentUnavailable(f"{redact_url(uri)} is not on the host of the description")
+        elif not self._is_below_folder(uri):
+            raise DocumentUnavailable(f"{redact_url(uri)} is not below the folder of the description")
+        if len(self.change_markers) >= MAX_DOCUMENTS:
+            raise DocumentUnavailable(f"there are over {MAX_DOCUMENTS} documents")
+        try:
+            data = self._read_data(uri)
+            self.check_size()
+            return parse_document(data)
+        except ValueError as error:
+            raise DocumentUnavailable(str(error)) from None
+
+    def _is_below_folder(self, uri: str) -> bool:
+        # Resolved, so that neither `..` nor a link leads out.
+        return (
+            self._folder is not None
+            and uri.startswith("file:")
+            and _to_path(uri).resolve().is_relative_to(self._folder)
+        )
+
+    def _read_data(self, uri: str) -> bytes:
+        if time.monotonic() > self._deadline:
+            raise DocumentUnavailable(f"it took over {MAX_READ_S:g} s to read the documents before it")
+        data, mark = self._fetch(uri) if self._folder is None else _read_file(uri, MAX_BYTES - self._bytes_read)
+        self._bytes_read += len(data)
+        self.change_markers[uri] = mark
+        return data
+
+    def _fetch(self, uri: str) -> tuple[bytes, object]:
+        import httpx2
+
+        try:
+            data = self._fetch_following_redirects(uri)
+        except httpx2.TimeoutException:
+            raise DocumentUnavailable("it was not sent in time") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise DocumentUnavailable(str(error) or type(error).__name__) from None
+        return data, compute_digest(data)
+
+    def _fetch_following_redirects(self, uri: str) -> bytes:
+        import httpx2
+
+        headers = {"accept": "application/json, application/yaml, */*", "accept-encoding": "identity"}
+        for _ in range(MAX_REDIRECTS + 1):
+            client = self._get_client(uri)
+            sent = {**headers, **self._get_credentials(uri)}
+            left = max(self._deadline - time.monotonic(), 0.1)
+            timeout = httpx2.Timeout(left, connect=min(CONNECT_S, left))
+            with client.stream("GET", uri, headers=sent, timeout=timeout) as reply:
+                target = _resolve_target(uri, reply.status_code, reply.headers.get("location"))
+                if target is None:
+                    return self._read_body(reply)
+            uri = target
+        raise DocumentUnavailable("it is redirected again and again")
+
+    def _get_client(self, uri: str) -> Any:
+        import httpx2
+
+        from portico.upstream.backends.openapi.tls import get_ssl_context
+
+        scheme = parse_origin(uri)[0]
+        if scheme not in self._clients:
+            parse_address(uri)
+            # No proxy or netrc of the environment: what is configured here is all there is.
+            self._clients[scheme] = httpx2.Client(trust_env=False, follow_redirects=False, verify=get_ssl_context(uri))
+        return self._clients[scheme]
+
+    def _get_credentials(self, uri: str) -> Mapping[str, str]:
+        # Without `base_url` nothing says that the host of the description is the one the credentials are for.
+        base = self.source.base_url
+        return self.source.headers if base is not None and parse_origin(base) == parse_origin(uri) else {}
+
+    def _read_body(self, reply: Any) -> bytes:
+        status = int(reply.status_code)
+        if status != 200:
+            hint = ""
+            if status in (401, 403) and self.source.base_url is None and self.source.headers:
+                hint = "; `headers` are sent there once `base_url` says that it is the API's own host"
+            raise DocumentUnavailable(f"HTTP {status}{hint}")
+        pieces = list[bytes]()
+        try:
+            unpacking = BoundedDecompressor(reply.headers.get("content-encoding", ""), MAX_BYTES - self._bytes_read)
+            for piece in reply.iter_raw():
+                pieces.append(unpacking.decompress(piece))
+                if unpacking.is_over_limit:
+                    raise DocumentUnavailable(f"it is larger than {MAX_BYTES // 2**20} MiB")
+                if time.monotonic() > self._deadline:
+                    raise DocumentUnavailable(f"it was not sent within {MAX_READ_S:g} s")
+        except DecompressionError as error:
+            raise DocumentUnavailable(str(error)) from None
+        return b"".join(pieces)
+
+
+def is_unchanged(change_markers: Mapping[str, object]) -> bool:
+    """Whether files are as they were; never for the web, which has to be asked."""
+    return bool(change_markers) and all(
+        uri.startswith("file:") and mark == _get_change_marker(uri) for uri, mark in change_markers.items()
+    )
+
+
+def compute_digest(data: bytes) -> str:
+    """Identity of a text."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _read_file(uri: str, max_bytes: int) -> tuple[bytes, object]:
+    path, mark = _to_path(uri), _get_change_marker(uri)
+    try:
+        if not path.is_file():
+            raise DocumentUnavailable("there is no such file")
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise DocumentUnavailable(error.strerror or str(error)) from None
+    if len(data) > max_bytes:
+        raise DocumentUnavailable(f"it is larger than {MAX_BYTES // 2**20} MiB")
+    return data, mark
+
+
+def _to_path(uri: str) -> Path:
+    parts = urlsplit(uri)
+    return Path(url2pathname(parts.path) if parts.path else unquote(uri))
+
+
+def _get_change_marker(uri: str) -> object:
+    try:
+        found = _to_path(uri).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _resolve_target(uri: str, status: int, location: str | None) -> str | None:
+    if status not in (301, 302, 303, 307, 308):
+        return None
+    target = urljoin(uri, location or "")
+    # The same host by a safer way is as good as the same origin.
+    safer = location and parse_origin(target)[:2] == ("https", parse_origin(uri)[1])
+    if resolve_redirect("GET", uri, status, location) is None and not safer:
+        raise DocumentUnavailable(f"it is at {redact_url(target)} now (HTTP {status}); write that address instead")
+    return target

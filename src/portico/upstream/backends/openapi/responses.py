@@ -1,0 +1,152 @@
+"""An HTTP reply → a tool's result. Pure.
+
+JSON is given as structured content and as text, other texts as they are, pictures and sound as such, the rest as an
+embedded resource. What says where the next page is stands behind it, for the caller to follow.
+"""
+
+import base64
+import http
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from portico.json_text import chunked_decoder
+from portico.upstream.backend import Raw
+
+SHOWN_ERROR_CHARS = 8_000
+SHOWN_HEADER_CHARS = 2_000
+SHOWN_HEADERS = (
+    "link", "location", "content-location", "content-range", "retry-after", "x-next-page", "x-next", "x-next-cursor",
+    "x-page", "x-per-page", "x-total", "x-total-count", "x-total-pages", "x-pagination", "x-has-more", "total-count",
+    "x-ratelimit-reset", "x-continuation-token", "x-ms-continuation", "deprecation", "sunset",
+)  # fmt: skip
+_CHARSET = re.compile(
+    r"utf-?(?:8|16|32)|us-ascii|latin-?1|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]|shift[_-]jis|"
+    r"euc-(?:jp|kr)|gb2312|gbk|gb18030|big5",
+    re.IGNORECASE,
+)
+"""Python has codecs that no text of the web is in: one takes hours for a megabyte, others make no text."""
+_TEXT_SUFFIXES = (
+    "json",
+    "xml",
+    "yaml",
+    "yml",
+    "javascript",
+    "x-www-form-urlencoded",
+    "graphql",
+    "ndjson",
+    "jsonl",
+    "x-sh",
+    "toml",
+    "sql",
+)
+
+
+@dataclass(frozen=True)
+class ApiResponse:
+    """A reply that has arrived."""
+
+    url: str
+    """As it may be shown."""
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes = b""
+
+    @property
+    def status_line(self) -> str:
+        """`HTTP 404 Not Found`."""
+        try:
+            return f"HTTP {self.status} {http.HTTPStatus(self.status).phrase}"
+        except ValueError:
+            return f"HTTP {self.status}"
+
+    @property
+    def media_type(self) -> str:
+        """What its body is, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def to_tool_result(response: ApiResponse, advice: str = "") -> Raw:
+    """What a caller is given; `advice` is added where it was refused."""
+    if response.status >= 400:
+        return _convert_error_response(response, advice)
+    found: Raw = {"content": []}
+    content: list[Raw] = found["content"]
+    if 300 <= response.status < 400:
+        content.append(
+            _make_text_content(
+                f"{response.status_line}: not followed" if "location" in response.headers else response.status_line
+            )
+        )
+    elif not response.body:
+        content.append(_make_text_content(response.status_line))
+    else:
+        found |= _convert_content(response)
+        content = found["content"]
+    if told := _select_shown_headers(response):
+        content.append(_make_text_content("\n".join(f"{name}: {value}" for name, value in told.items())))
+    found["_meta"] = {"portico/http": {"status": response.status, "headers": told}}
+    return found
+
+
+def make_error_result(text: str) -> Raw:
+    """A call that came to nothing."""
+    return {"content": [_make_text_content(text)], "isError": True}
+
+
+def _convert_content(response: ApiResponse) -> Raw:
+    kind = response.media_type
+    if kind.endswith(("json", "+json")) or (kind in ("", "text/plain") and response.body.lstrip()[:1] in (b"{", b"[")):
+        try:
+            value: Any = chunked_decoder.decode_sync(response.body)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            structured = cast(Raw, value) if isinstance(value, dict) else {"result": value}
+            return {"content": [_make_text_content(_decode_body(response))], "structuredContent": structured}
+    if _is_text(kind):
+        return {"content": [_make_text_content(_decode_body(response))]}
+    if not kind:
+        try:
+            return {"content": [_make_text_content(response.body.decode())]}
+        except UnicodeDecodeError:
+            kind = "application/octet-stream"
+    data = base64.b64encode(response.body).decode()
+    family = kind.partition("/")[0]
+    if family in ("image", "audio"):
+        return {"content": [{"type": family, "data": data, "mimeType": kind}]}
+    return {"content": [{"type": "resource", "resource": {"uri": response.url, "mimeType": kind, "blob": data}}]}
+
+
+def _convert_error_response(response: ApiResponse, advice: str) -> Raw:
+    body = ""
+    if response.body and (_is_text(response.media_type) or not response.media_type):
+        body = _decode_body(response)
+        if len(body) > SHOWN_ERROR_CHARS:
+            body = f"{body[:SHOWN_ERROR_CHARS]}… ({len(body) - SHOWN_ERROR_CHARS} more characters)"
+    told = "\n".join(f"{name}: {value}" for name, value in _select_shown_headers(response).items())
+    found = make_error_result("\n".join(part for part in (response.status_line, body, told, advice) if part))
+    found["_meta"] = {"portico/http": {"status": response.status, "headers": _select_shown_headers(response)}}
+    return found
+
+
+def _select_shown_headers(response: ApiResponse) -> dict[str, str]:
+    return {name: response.headers[name][:SHOWN_HEADER_CHARS] for name in SHOWN_HEADERS if name in response.headers}
+
+
+def _decode_body(response: ApiResponse) -> str:
+    _, _, parameters = response.headers.get("content-type", "").partition(";")
+    charset = next(
+        (p.partition("=")[2].strip(" \"'") for p in parameters.split(";") if "charset=" in p.lower()), "utf-8"
+    )
+    return response.body.decode(charset if _CHARSET.fullmatch(charset) else "utf-8", "replace")
+
+
+def _is_text(kind: str) -> bool:
+    return kind.startswith("text/") or kind.endswith(_TEXT_SUFFIXES)
+
+
+def _make_text_content(text: str) -> Raw:
+    return {"type": "text", "text": text}

@@ -1,0 +1,317 @@
+"""A server that is looked after: asked how it is, replaced when it is unwell or too large, restarted on demand.
+
+What it is replaced for, whoever waits for it is told; what is replaced for a reason that can wait (a restart, too much
+memory) first answers what it was asked, while new requests go to what replaces it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from portico.config import HealthConfig, RestartConfig
+from portico.errors import BackendTimeout, BackendUnavailable, RemoteError
+from portico.events import EventBus
+from portico.upstream.backend import NO_OPTIONS, Backend, Connection, Era, Raw, RequestOptions
+from portico.upstream.error_mask import ErrorMask
+from portico.upstream.lifecycle import process_memory
+from portico.upstream.lifecycle.health_checks import UNCHECKED_KINDS, HealthChecker
+from portico.upstream.lifecycle.instances import SHARED, Instance
+from portico.upstream.lifecycle.lifecycle import MAX_INSTANCES, SHUTTING_DOWN, Lifecycle
+from portico.upstream.lifecycle.start_slots import StartSlots
+from portico.upstream.lifecycle.status import LifecycleState, UpstreamStatus, shorten_lines
+
+__all__ = ["SHARED", "LifecycleState", "Upstream", "UpstreamStatus"]
+
+logger = logging.getLogger(__name__)
+
+MAX_CALL_S = 600.0
+CONFIGURATION_REPLACED = "its configuration changed, and a new one has taken its place"
+_MIB = 1024**2
+
+
+class Upstream(Lifecycle):
+    """One configured server."""
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        bus: EventBus,
+        *,
+        start_timeout: float = 30.0,
+        isolated: bool = False,
+        max_instances: int = MAX_INSTANCES,
+        era: Era | None = None,
+        has_listing: bool = False,
+        restart: RestartConfig | None = None,
+        health: HealthConfig | None = None,
+        start_slots: StartSlots | None = None,
+        mask: ErrorMask | None = None,
+        max_call_s: float = MAX_CALL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`starts` and `mask` are shared by the servers of a gateway.
+
+        A server may be busy with a call for `longest_call`.
+        """
+        super().__init__(
+            name,
+            backend,
+            bus,
+            start_timeout=start_timeout,
+            isolated=isolated,
+            max_instances=max_instances,
+            era=era,
+            has_listing=has_listing,
+            restart_policy=restart or RestartConfig(),
+            start_slots=start_slots,
+            mask=mask,
+            clock=clock,
+        )
+        self._health_policy = self._select_health_policy(health or HealthConfig())
+        self._health_checker = HealthChecker(
+            name,
+            self._health_policy,
+            self._instances,
+            max_call_s=max_call_s,
+            on_missed=self._on_missed_check,
+            on_recovered=self._on_checks_recovered,
+            clock=clock,
+        )
+        self._health_problem = ""
+        self._restart_task: asyncio.Task[None] | None = None
+        self._restarted_at = 0.0
+        self._restart_reason = ""
+        self._call_count = 0
+        self._memory_bytes = 0
+
+    def get_status(self) -> UpstreamStatus:
+        """State, since when, and why."""
+        found, said = self.backend.diagnostics(), self._get_stderr_lines()
+        if "stderr" in found:
+            found = {**found, "stderr": list(said), "noise_samples": []}
+        wait = self._breaker.retry_after_s if self._breaker.phase == "open" else None
+        return UpstreamStatus(
+            self.name,
+            self.backend.kind,
+            self._state,
+            self._state_since,
+            self._reason,
+            self._initialize_info,
+            self._call_count,
+            {**found, "instances": len(self._instances.owned_keys)} if self.isolated else found,
+            breaker_phase=self._breaker.phase,
+            failures=self._breaker.failures,
+            next_try_at=None if wait is None else time.time() + wait,
+            restarts=self._restart_count,
+            restart_reason=self._restart_reason,
+            stderr=shorten_lines(said),
+            memory_bytes=self._memory_bytes,
+        )
+
+    def mark_listed(self) -> None:
+        """The server is up and could be listed."""
+        self._has_listing = True
+        listed = self._instances.find(SHARED) or next((one for _, one in self._instances.items()), None)
+        if listed is not None:
+            self._record_answer(listed)
+        if self._state == "degraded":
+            self.set_state("ready")
+
+    # --- asking it
+
+    async def request(
+        self, method: str, params: Raw | None = None, options: RequestOptions = NO_OPTIONS, session: str = SHARED
+    ) -> Raw:
+        """Ask the server, starting it first if need be."""
+        key = session if self.isolated else SHARED
+        with self._instances.use(key):
+            instance = self._instances.find(key) or await self._connect(key)
+            self._call_count += 1
+            instance.pending_calls += 1
+            try:
+                result = await instance.connection.request(method, params, self._mask.mask_relay(options))
+            except RemoteError as error:
+                self._record_answer(instance)
+                await self._mask.mask_error(error)
+                raise
+            except BackendUnavailable as error:
+                await self._mask.mask_error(error)
+                if instance.end_reason and not isinstance(error, BackendTimeout):
+                    raise BackendUnavailable(f"{self.name}: {instance.end_reason}", advice=error.advice) from error
+                raise
+            finally:
+                instance.pending_calls -= 1
+                if instance.idle_event is not None and not instance.pending_calls:
+                    instance.idle_event.set()
+            self._record_answer(instance)
+            return await self._mask.mask_result(result) if result.get("isError") else result
+
+    async def ensure_started(self, session: str = SHARED) -> None:
+        """Start it if it is not up, so that a request from here on takes no longer than its answer."""
+        key = self._instance_key(session)
+        if key not in self._instances:
+            with self._instances.use(key):
+                await self._connect(key)
+
+    async def notify(self, method: str, params: Raw | None = None, session: str = SHARED) -> None:
+        """Tell the server, if it is up."""
+        connection = self._instances.get_connection(self._instance_key(session))
+        if connection is not None:
+            await connection.notify(method, params)
+
+    def in_use(self, session: str = SHARED) -> AbstractContextManager[None]:
+        """While a client is at work with it, though nothing is asked of it yet: nobody takes it for idle."""
+        return self._instances.use(self._instance_key(session))
+
+    async def connect(self) -> Connection:
+        """The live conversation, started if need be."""
+        found = self._instances.find(SHARED) or await self._connect(SHARED, for_call=False)
+        return found.connection
+
+    def _record_answer(self, instance: Instance) -> None:
+        instance.has_answered = instance.heard_since_check = True
+        if self._breaker.has_failures:
+            self._breaker.record_success(self._clock() - instance.started_at)
+
+    # --- looking after it
+
+    async def maintain(self, *, restart_if_down: bool = False) -> None:
+        """What is due every so often. One that fell and is `wanted`, called or not, is started once it may be."""
+        fallen = self._state in ("down", "quarantined") and not self._instances
+        if self._is_command and self._restart_policy.memory:
+            fallen = await self._enforce_memory_limit() or fallen
+        free = SHARED not in self._instances and SHARED not in self._start_tasks
+        if restart_if_down and fallen and free and not self._stop_reason and self._breaker.get_refusal() is None:
+            self._begin_start(SHARED)
+
+    async def _enforce_memory_limit(self) -> bool:
+        """Replace what has grown too large; whether that was the one that nobody owns."""
+        running = {
+            pid: (key, one) for key, one in self._instances.items() if (pid := process_memory.get_pid(one)) is not None
+        }
+        if not running:
+            return False
+        sizes = await process_memory.measure_resident_bytes(running)
+        self._memory_bytes, replaced = sum(sizes.values()), False
+        for pid, (key, instance) in running.items():
+            if sizes[pid] > self._restart_policy.memory and self._instances.find(key) is instance:
+                taken, most = sizes[pid] // _MIB, self._restart_policy.memory // _MIB
+                reason = f"it took {taken:,} MiB of memory, over its restart.memory of {most:,} MiB"
+                self._note_restart(reason)
+                self._instances.remove(key)
+                self._draining.drain(instance, self._restart_policy.drain_s, reason)
+                self._mark_idle_if_unused()
+                replaced = replaced or key == SHARED
+        return replaced
+
+    def _on_missed_check(self, key: str, instance: Instance) -> None:
+        """A health check was not answered."""
+        if self._instances.find(key) is not instance:
+            return
+        times = f"{instance.missed_checks} health checks in a row" if instance.missed_checks > 1 else "a health check"
+        self._health_problem = f"it did not answer {times}"
+        self.degrade(self._health_problem)
+        if instance.missed_checks < self._health_policy.failures:
+            return
+        reason = f"{self._health_problem}, each within {self._health_policy.timeout_s:g} s, and is started anew"
+        self._note_restart(reason)
+        self._instances.remove(key)
+        closing = self._draining.close(instance, reason)
+        self._breaker.record_crash(reason)
+        self._mark_down(reason)
+        if (
+            key == SHARED
+            and not self._stop_reason
+            and self._breaker.get_refusal() is None
+            and key not in self._start_tasks
+        ):
+            self._begin_start(key, after=closing)
+
+    def _on_checks_recovered(self) -> None:
+        if self._state == "degraded" and self._reason == self._health_problem:
+            self.set_state("ready")
+
+    def _on_connection_opened(self) -> None:
+        self._health_checker.start()
+
+    def _mark_idle_if_unused(self) -> None:
+        super()._mark_idle_if_unused()
+        if not self._instances:
+            self._health_checker.cancel()
+
+    # --- replacing it
+
+    def configure(self, start_timeout: float, restart: RestartConfig, health: HealthConfig) -> None:
+        """Wait for it and look after it otherwise from now on; that ends a quarantine, and whatever is up stays up."""
+        self._start_timeout, self._restart_policy = start_timeout, restart
+        self._breaker.configure(restart)
+        self._health_policy = self._select_health_policy(health)
+        self._health_checker.configure(self._health_policy)
+        if self._state in ("down", "quarantined"):
+            self.set_state("known" if self._has_listing else "configured")
+
+    def _select_health_policy(self, health: HealthConfig) -> HealthConfig:
+        return HealthConfig(every_s=0) if self.backend.kind in UNCHECKED_KINDS else health
+
+    async def restart(self, reason: str = "a restart was asked for", *, requested_at: float | None = None) -> None:
+        """Start it anew, at once and whatever it did before; raises what keeps it from starting.
+
+        Calls under way end on the old one, within `drain_s`. Whoever says when it was `asked` (in the time of day) gets
+        no second restart where there was one since.
+        """
+        if requested_at is not None and self._restarted_at >= requested_at:
+            return
+        if self._stop_reason:
+            raise self._make_stopped_error()
+        if self._state == "disabled":
+            raise BackendUnavailable(f"{self.name} cannot be used: {self._reason}", advice="Mend the configuration.")
+        if self._restart_task is None or self._restart_task.done():
+            self._restarted_at = time.time()
+            self._restart_task = asyncio.create_task(self._restart(reason), name=f"restart {self.name}")
+            self._restart_task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        try:
+            await asyncio.shield(self._restart_task)
+        except asyncio.CancelledError:
+            if self._stop_reason:
+                raise self._make_stopped_error() from None
+            raise
+
+    async def _restart(self, reason: str) -> None:
+        self._breaker.reset()
+        closing: asyncio.Task[None] | None = None
+        for key, _ in self._instances.items():
+            if (old := self._instances.remove(key)) is not None:
+                self._note_restart(reason)
+                idle = not old.pending_calls
+                going = self._draining.drain(old, self._restart_policy.drain_s, f"it is started anew: {reason}")
+                if idle and key == SHARED:
+                    closing = going  # where nobody waits for the old one, two need not fight over a port or a file
+        self._health_checker.cancel()
+        task = self._start_tasks.get(SHARED) or self._begin_start(SHARED, after=closing)
+        await asyncio.shield(task)
+
+    def _note_restart(self, reason: str) -> None:
+        self._next_start_is_restart, self._restart_reason = True, reason
+        logger.warning("%s is started anew: %s", self.name, reason)
+
+    async def wait_until_drained(self, timeout: float) -> bool:
+        """Wait until nobody waits for an answer of its, but not longer; whether that is so."""
+        return await self._instances.wait_until_unused(timeout)
+
+    async def retire(self, drain_s: float, reason: str = CONFIGURATION_REPLACED) -> None:
+        """Go on until nobody waits for it, or the time is up; then stop. A call that has already found it may begin."""
+        await self.wait_until_drained(drain_s)
+        self._stop_reason = self._stop_reason or reason
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End every conversation; nothing starts again."""
+        self._stop_reason = self._stop_reason or SHUTTING_DOWN
+        if self._restart_task is not None and not self._restart_task.done():
+            self._restart_task.cancel()
+            await asyncio.wait({self._restart_task})
+        await super().stop()
+        await self._health_checker.stop()

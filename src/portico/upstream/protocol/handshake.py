@@ -1,0 +1,160 @@
+"""Introduces the gateway over a duplex pipe and finds out which protocol era the other side speaks.
+
+Real servers differ (measured on 243): most refuse `server/discover` at once, a third accept it, one dies of it and one
+never answers. So: probe, and if the probe stays unanswered send `initialize` behind it and take what comes first. A
+server that the probe kills or leaves unable to shake hands is reported as such: the caller starts it anew without.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from portico.errors import UNSUPPORTED_PROTOCOL_VERSION, BackendUnavailable, RemoteError
+from portico.upstream.backend import Era, InitializeInfo, Raw
+from portico.upstream.protocol.envelope import (
+    LATEST_LEGACY_VERSION,
+    MODERN_VERSION,
+    SERVER_INFO_KEY,
+    make_discover_params,
+    make_initialize_params,
+)
+
+ProtocolSetting = Literal["auto", "legacy", "modern"]
+
+PROBE_TIMEOUT_S = 2.0
+"""How long a probe may stay unanswered before `initialize` is sent behind it."""
+
+
+class ProbeFailed(Exception):
+    """The server ended when it was sent `server/discover`, or would not shake hands any more; the cause says which."""
+
+
+class AmbiguousEra(Exception):
+    """A slow server took the probe and the `initialize` sent behind it: which era it is in now is unclear."""
+
+
+class HandshakeChannel(Protocol):
+    """What a handshake needs of a conversation: frames as they are, no era around them."""
+
+    async def send_request(self, method: str, params: Raw | None) -> Raw: ...
+
+    async def send_notification(self, method: str, params: Raw | None) -> None: ...
+
+
+async def perform_handshake(
+    channel: HandshakeChannel,
+    protocol: ProtocolSetting,
+    known_era: Era | None,
+    initialize_timeout: float | None = None,
+    *,
+    single_era: bool = False,
+) -> InitializeInfo:
+    """Shake hands in the era the server speaks; raises DiedOfProbe, RemoteError or BackendUnavailable.
+
+    `patience` bounds the wait for the answer to `initialize` once the probe has been refused. `one_era` says that the
+    whole conversation is in the era of its first exchange, as on a pipe; then SpokeBoth may be raised too.
+    """
+    if protocol == "legacy" or (protocol == "auto" and known_era == "legacy"):
+        try:
+            return await _initialize(channel)
+        except RemoteError as error:
+            if protocol == "legacy" or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+                raise
+            protocol = "modern"
+    if protocol == "modern":
+        hello = parse_discovery(await channel.send_request("server/discover", make_discover_params()))
+        if hello is None:
+            raise BackendUnavailable(f"the server does not speak {MODERN_VERSION}", advice="Set protocol: auto.")
+        return hello
+    return await _probe(channel, initialize_timeout, single_era)
+
+
+async def _probe(channel: HandshakeChannel, initialize_timeout: float | None, single_era: bool) -> InitializeInfo:
+    probe = asyncio.ensure_future(channel.send_request("server/discover", make_discover_params()))
+    handshake: asyncio.Future[InitializeInfo] | None = None
+    try:
+        await asyncio.wait({probe}, timeout=PROBE_TIMEOUT_S)
+        if not probe.done():
+            handshake = asyncio.ensure_future(_initialize(channel))
+            await asyncio.wait({probe, handshake}, return_when=asyncio.FIRST_COMPLETED)
+            if not probe.done() and handshake.exception() is not None:
+                await asyncio.wait({probe}, timeout=initialize_timeout)
+        if probe.done() and (hello := _parse_probe(probe)) is not None:
+            if single_era and handshake is not None and await _wait_for_acceptance(handshake):
+                raise AmbiguousEra
+            return hello
+        handshake = handshake or asyncio.ensure_future(_initialize(channel))
+        return await _wait_for_initialize(handshake, initialize_timeout)
+    finally:
+        for task in (probe, handshake):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    task.exception()
+
+
+async def _wait_for_acceptance(handshake: "asyncio.Future[InitializeInfo]") -> bool:
+    await asyncio.wait({handshake}, timeout=PROBE_TIMEOUT_S)
+    return handshake.done() and handshake.exception() is None
+
+
+async def _wait_for_initialize(handshake: "asyncio.Future[InitializeInfo]", timeout: float | None) -> InitializeInfo:
+    try:
+        async with asyncio.timeout(timeout):
+            return await handshake
+    except (TimeoutError, RemoteError, BackendUnavailable) as error:
+        raise ProbeFailed from error
+
+
+def _parse_probe(probe: "asyncio.Future[Raw]") -> InitializeInfo | None:
+    error = probe.exception()
+    if error is None:
+        return parse_discovery(probe.result())
+    if isinstance(error, RemoteError):
+        return None
+    if isinstance(error, BackendUnavailable):
+        raise ProbeFailed from error
+    raise error
+
+
+async def _initialize(channel: HandshakeChannel) -> InitializeInfo:
+    hello = parse_initialize_result(await channel.send_request("initialize", make_initialize_params()))
+    await channel.send_notification("notifications/initialized", None)
+    return hello
+
+
+def parse_discovery(result: Mapping[str, Any]) -> InitializeInfo | None:
+    """The introduction in a `server/discover` result, or None if it names no modern version."""
+    versions = result.get("supportedVersions")
+    if not isinstance(versions, list) or MODERN_VERSION not in versions:
+        return None
+    meta = result.get("_meta")
+    info = meta.get(SERVER_INFO_KEY) if isinstance(meta, Mapping) else None
+    return InitializeInfo(
+        era="modern",
+        protocol_version=MODERN_VERSION,
+        capabilities=_to_mapping(result.get("capabilities")),
+        server_info=_to_mapping(info or result.get("serverInfo")),
+        instructions=_to_text(result.get("instructions")),
+    )
+
+
+def parse_initialize_result(result: Mapping[str, Any]) -> InitializeInfo:
+    """The introduction in an `initialize` result; whatever version it names, the handshake makes it legacy."""
+    version = result.get("protocolVersion")
+    return InitializeInfo(
+        era="legacy",
+        protocol_version=version if isinstance(version, str) else LATEST_LEGACY_VERSION,
+        capabilities=_to_mapping(result.get("capabilities")),
+        server_info=_to_mapping(result.get("serverInfo")),
+        instructions=_to_text(result.get("instructions")),
+    )
+
+
+def _to_mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else ""

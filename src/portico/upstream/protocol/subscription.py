@@ -1,0 +1,293 @@
+"""What a modern server is asked to announce: changes of its lists, and of the resources that somebody watches here.
+
+One `subscriptions/listen` says it all. When other resources are watched, a new one is agreed on before the old one
+ends, so that nothing is lost between them. It replays nothing: after a break, all it is about is announced as changed.
+Comes back after a break, later and later, for as long as the conversation lasts.
+
+Towards the rest of the gateway every server knows `resources/subscribe`: here it is what the modern era has for it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Protocol, cast
+
+from portico.errors import INVALID_PARAMS, BackendTimeout, BackendUnavailable, PorticoError, RemoteError
+from portico.upstream.backend import Raw
+from portico.upstream.protocol.envelope import make_subscription_params
+
+SUBSCRIPTION_METHODS = frozenset({"resources/subscribe", "resources/unsubscribe"})
+ACKNOWLEDGED_METHOD = "notifications/subscriptions/acknowledged"
+ACKNOWLEDGE_TIMEOUT_S = 2.0
+"""How long a server may take to say what it agrees to; one that never says so has agreed to all."""
+DEBOUNCE_S = 0.05
+"""Resources that are watched or left within this time are one new subscription."""
+LINGER_S = 0.5
+"""How long the old one is read beside the new one: what it was sent before may still be on its way."""
+STABLE_AFTER_S = 5.0
+"""A subscription that held so long is no failure when it ends."""
+FIRST_RETRY_DELAY_S = 0.5
+MAX_RETRY_DELAY_S = 30.0
+MAX_RESOURCES = 2_000
+"""Resources in one subscription: it is sent whole each time."""
+
+Announce = Callable[[str, Raw], None]
+
+
+class SubscriptionStream(Protocol):
+    """One subscription that is open."""
+
+    @property
+    def agreed_uris(self) -> Collection[str] | None:
+        """The resources the server agreed to announce; None where it did not say."""
+        ...
+
+    @property
+    def retry_ms(self) -> int | None:
+        """How long the server wants us to wait before we come back."""
+        ...
+
+    async def wait_for_end(self) -> None:
+        """Wait for its end."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class SubscriptionLost(Exception):
+    """There is nobody any more to subscribe with; says why."""
+
+
+OpenStream = Callable[[Raw], Awaitable[SubscriptionStream]]
+"""Asks for a subscription; returns when it is agreed on.
+
+Raises RemoteError (the server will have none of it), BackendUnavailable (try again), Lost.
+"""
+
+
+class Subscription:
+    """What one conversation's server is asked to announce."""
+
+    def __init__(self, name: str, capabilities: Mapping[str, Any], open_stream: OpenStream, announce: Announce) -> None:
+        self._name = name
+        self._capabilities = capabilities
+        self._open_stream = open_stream
+        self._announce = announce
+        self._wanted_uris: set[str] = set()
+        self._requested_uris: set[str] = set()
+        """What the open one is about."""
+        self._stream: SubscriptionStream | None = None
+        self._waiters: dict[str, asyncio.Future[PorticoError | None]] = {}
+        self._changed = asyncio.Event()
+        self._opened_at = 0.0
+        self._one_by_one = False
+        self._follows_lists = True
+        self._was_opened = False
+        self._closing_tasks: set[asyncio.Task[None]] = set()
+
+    async def request(self, method: str, params: Raw | None, timeout: float | None) -> Raw:
+        """Answer `resources/subscribe` or `resources/unsubscribe` in the server's place."""
+        uri = (params or {}).get("uri")
+        if not isinstance(uri, str):
+            raise RemoteError(INVALID_PARAMS, f"{method} needs a uri")
+        if method == "resources/subscribe":
+            await self._subscribe(uri, timeout)
+        else:
+            self._unsubscribe(uri)
+        return {}
+
+    async def _subscribe(self, uri: str, timeout: float | None) -> None:
+        if uri in self._wanted_uris and self._is_agreed(uri):
+            return
+        if len(self._wanted_uris) >= MAX_RESOURCES and uri not in self._wanted_uris:
+            reason = f"{MAX_RESOURCES} resources of {self._name} are watched already; unsubscribe from some first"
+            raise RemoteError(INVALID_PARAMS, reason)
+        self._wanted_uris.add(uri)
+        if uri not in self._waiters:
+            self._waiters[uri] = asyncio.get_running_loop().create_future()
+        self._changed.set()
+        try:
+            async with asyncio.timeout(timeout):
+                refused = await asyncio.shield(self._waiters[uri])
+        except TimeoutError:
+            self._unsubscribe(uri)
+            raise BackendTimeout(
+                f"{self._name} did not agree within {timeout or 0:g} s to announce changes of a resource",
+                advice="Try again, or read the resource when you need it.",
+            ) from None
+        except asyncio.CancelledError:
+            self._unsubscribe(uri)
+            raise
+        if refused is not None:
+            raise refused
+
+    def _unsubscribe(self, uri: str) -> None:
+        self._wanted_uris.discard(uri)
+        if (waiting := self._waiters.pop(uri, None)) is not None and not waiting.done():
+            waiting.cancel()
+        self._changed.set()
+
+    async def keep_open(self) -> str:
+        """Keep the subscription open for as long as the conversation lasts; answers why it is lost."""
+        failures = 0
+        reason = "the conversation is over"
+        try:
+            while True:
+                self._changed.clear()
+                try:
+                    await self._renew()
+                except BackendUnavailable as error:
+                    self._reject(self._waiters, error)
+                    wait = compute_retry_delay(failures, None)
+                else:
+                    if not await self._wait_for_end_or_change():
+                        continue
+                    stream, self._stream = cast(SubscriptionStream, self._stream), None
+                    stream.close()
+                    failures = 0 if asyncio.get_running_loop().time() - self._opened_at >= STABLE_AFTER_S else failures
+                    wait = compute_retry_delay(failures, stream.retry_ms)
+                failures += 1
+                await self._wait_before_retry(wait)
+        except SubscriptionLost as lost:
+            reason = str(lost)
+            return reason
+        finally:
+            self._reject(self._waiters, BackendUnavailable(f"{self._name}: {reason}"))
+            for task in self._closing_tasks:
+                task.cancel()
+            if self._closing_tasks:
+                await asyncio.wait(self._closing_tasks)
+            if self._stream is not None:
+                self._stream.close()
+                await self._stream.wait_for_end()
+
+    async def _wait_before_retry(self, seconds: float) -> None:
+        """Before the next try; whoever wants something new need not wait for all of it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.sleep(FIRST_RETRY_DELAY_S)
+                await self._changed.wait()
+
+    async def _wait_for_end_or_change(self) -> bool:
+        """Whether the subscription has ended, rather than that it should be about something else."""
+        if self._stream is None:
+            await self._changed.wait()
+        elif self._requested_uris == self._wanted_uris:
+            ended, changed = (
+                asyncio.ensure_future(self._stream.wait_for_end()),
+                asyncio.ensure_future(self._changed.wait()),
+            )
+            try:
+                await asyncio.wait({ended, changed}, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    return True
+            finally:
+                ended.cancel()
+                changed.cancel()
+        await asyncio.sleep(DEBOUNCE_S)
+        return False
+
+    async def _renew(self) -> None:
+        """Have one open that is about what is wanted, if it is not; raises BackendUnavailable where that must wait."""
+        new = self._wanted_uris - self._requested_uris if self._stream is not None else set(self._wanted_uris)
+        if self._stream is not None and self._requested_uris == self._wanted_uris:
+            self._resolve_waiters()
+            return
+        if self._one_by_one:
+            kept = self._wanted_uris & self._requested_uris if self._stream is not None else set[str]()
+            asked = kept | set(sorted(new)[:1])
+        else:
+            asked = set(self._wanted_uris)
+        params = make_subscription_params(self._capabilities if self._follows_lists else {}, sorted(asked))
+        if params is None:
+            self._replace(None, set())
+            return
+        try:
+            stream = await self._open_stream(params)
+        except RemoteError as error:
+            self._handle_refusal(asked & new, error)
+            return
+        if self._was_opened and self._stream is None:
+            self._announce_all(asked)
+        self._was_opened = True
+        self._replace(stream, asked)
+        self._resolve_waiters()
+        self._one_by_one = self._one_by_one and self._requested_uris != self._wanted_uris
+
+    def _handle_refusal(self, new: set[str], error: PorticoError) -> None:
+        if len(new) > 1:
+            self._one_by_one = True  # it may be about one of them only
+            self._changed.set()
+        elif new:
+            self._wanted_uris -= new
+            self._reject(new, error)
+            self._changed.set()
+        else:
+            self._follows_lists = False
+
+    def _replace(self, stream: SubscriptionStream | None, requested: set[str]) -> None:
+        if self._stream is not None:
+            old = asyncio.create_task(
+                _close_after_linger(self._stream), name=f"end an old subscription to {self._name}"
+            )
+            self._closing_tasks.add(old)
+            old.add_done_callback(self._closing_tasks.discard)
+        self._stream, self._requested_uris, self._opened_at = stream, requested, asyncio.get_running_loop().time()
+
+    def _resolve_waiters(self) -> None:
+        """Tell those who wait what was agreed on."""
+        for uri in [uri for uri in self._waiters if uri in self._requested_uris]:
+            if self._is_agreed(uri):
+                self._resolve(uri, None)
+                continue
+            self._wanted_uris.discard(uri)
+            self._requested_uris.discard(uri)
+            self._resolve(uri, RemoteError(INVALID_PARAMS, f"{self._name} does not announce changes of this resource"))
+
+    def _is_agreed(self, uri: str) -> bool:
+        if self._stream is None or uri not in self._requested_uris:
+            return False
+        return self._stream.agreed_uris is None or uri in self._stream.agreed_uris
+
+    def _reject(self, uris: Collection[str], error: PorticoError) -> None:
+        for uri in tuple(uris):
+            if uri in self._waiters:
+                self._wanted_uris.discard(uri)
+                self._resolve(uri, error)
+
+    def _resolve(self, uri: str, error: PorticoError | None) -> None:
+        if not (waiting := self._waiters.pop(uri)).done():
+            waiting.set_result(error)
+
+    def _announce_all(self, requested: Collection[str]) -> None:
+        lists = make_subscription_params(self._capabilities if self._follows_lists else {})
+        for kind in lists["notifications"] if lists else ():
+            self._announce(f"notifications/{kind.removesuffix('ListChanged')}/list_changed", {})
+        for uri in sorted(requested):
+            self._announce("notifications/resources/updated", {"uri": uri})
+
+
+async def _close_after_linger(stream: SubscriptionStream) -> None:
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                await stream.wait_for_end()
+    finally:
+        stream.close()
+        await stream.wait_for_end()
+
+
+def parse_agreed_uris(message: Raw) -> frozenset[str]:
+    """The resources that an acknowledgement names."""
+    params: Any = message.get("params")
+    found: Any = params.get("notifications") if isinstance(params, dict) else None
+    uris: Any = found.get("resourceSubscriptions") if isinstance(found, dict) else None
+    return frozenset(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else frozenset()
+
+
+def compute_retry_delay(failures: int, retry_ms: int | None) -> float:
+    """How long to wait before a stream that ended is opened again."""
+    grown = min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2 ** min(failures, 10))
+    return max(grown, min(retry_ms or 0, 60_000) / 1000)

@@ -1,0 +1,23 @@
+"""How often something may happen: a number at once, and so many a second after that."""
+
+import time
+
+
+class TokenBucket:
+    """What is left of it."""
+
+    __slots__ = ("_capacity", "_rate", "_tokens", "_updated_at")
+
+    def __init__(self, capacity: int, rate_per_s: float) -> None:
+        self._capacity, self._rate = capacity, rate_per_s
+        self._tokens, self._updated_at = float(capacity), time.monotonic()
+
+    def try_acquire(self) -> bool:
+        """Whether it may happen once more."""
+        now = time.monotonic()
+        self._tokens = min(self._capacity, self._tokens + (now - self._updated_at) * self._rate)
+        self._updated_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

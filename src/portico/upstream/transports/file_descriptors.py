@@ -1,0 +1,27 @@
+"""File descriptors that no process started from here may inherit.
+
+Python's own are not inheritable, and `subprocess` closes the others. But uvloop and pydantic_monty start processes in
+their own way and close nothing: what this process inherited, or a library opened, would reach every server and script.
+"""
+
+import os
+import sys
+
+_DESCRIPTORS_FOLDER = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+_STANDARD_COUNT = 3
+
+
+def set_close_on_exec() -> None:
+    """Mark every descriptor but the standard three to be closed when another program is executed."""
+    if os.name != "posix":
+        return
+    try:
+        names = os.listdir(_DESCRIPTORS_FOLDER)
+    except OSError:
+        names = [str(number) for number in range(os.sysconf("SC_OPEN_MAX"))]
+    for name in names:
+        if int(name) >= _STANDARD_COUNT:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                continue  # closed meanwhile: the listing's own is

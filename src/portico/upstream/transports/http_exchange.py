@@ -1,0 +1,397 @@
+"""One JSON-RPC message over HTTP: POST it, and take the answer from a JSON body or from an event stream.
+
+Knows which messages belong to a request and how a cut stream is resumed; knows nothing of eras, relays or sessions
+beyond the headers it is told to send.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from portico.errors import BackendUnavailable, PorticoError
+from portico.json_text import chunked_decoder, chunked_encoder
+from portico.upstream.backend import Raw
+from portico.upstream.protocol.jsonrpc import to_remote_error
+from portico.upstream.transports import output_lines
+from portico.upstream.transports.event_stream import EventStreamParser, EventTooLarge
+from portico.upstream.transports.http_errors import (
+    HttpStatusError,
+    SessionExpired,
+    extract_secrets,
+    make_invalid_response_error,
+    make_status_error,
+    mask_secrets,
+    parse_error_response,
+)
+from portico.upstream.transports.http_headers import (
+    SESSION_HEADER,
+    parse_address,
+    redact_url,
+    render_header_lines,
+    render_request_head,
+)
+from portico.upstream.transports.wire import (
+    HttpConnectionPool,
+    OriginUnreachable,
+    ResponseTooLarge,
+    StaleConnection,
+    WireError,
+    WireResponse,
+)
+from portico.upstream.transports.yield_budget import YieldBudget
+
+MessageHandler = Callable[[Raw], Awaitable[None]]
+PauseHandler = Callable[[], Awaitable[None]]
+
+MAX_RESUMES = 4
+"""Attempts in a row to resume a cut stream that brought nothing."""
+FIRST_RESUME_DELAY_S = 0.2
+MAX_RESUME_DELAY_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+MAX_REFUSAL_BYTES = 64 * 1024
+
+_POST = {
+    "accept": "application/json, text/event-stream",
+    "accept-encoding": "identity",
+    "content-type": "application/json",
+}
+_GET = {"accept": "text/event-stream", "accept-encoding": "identity", "cache-control": "no-store"}
+
+
+class ServerUnreachable(BackendUnavailable):
+    """No connection to the server could be made."""
+
+    sent = False
+
+
+class StreamInterrupted(BackendUnavailable):
+    """The connection broke while an answer was under way."""
+
+
+class HttpExchange:
+    """Messages to one endpoint, with the headers that all of them carry."""
+
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], max_message_bytes: int) -> None:
+        self._name = name
+        self._url = url
+        self._address = parse_address(url)
+        self._configured_headers = headers
+        self._limit = max_message_bytes
+        self._pool = HttpConnectionPool(self._address, CONNECT_TIMEOUT_S)
+        self._credential_header = next((key for key in headers if _looks_secret(key)), "")
+        self._secrets = extract_secrets(headers)
+        self._closed = asyncio.Event()
+        self.sent_count = 0
+        self.is_initialized = False
+        """Whether the server knows us: then not to know us any more is the end of the conversation, session or not."""
+        self.set_session_headers({})
+
+    def set_session_headers(self, headers: Mapping[str, str]) -> None:
+        """Headers of the conversation, sent with every message from now on."""
+        self._in_session = SESSION_HEADER in headers
+        self._post_head = render_request_head("POST", self._address, self._configured_headers, _POST, headers)
+        self._get_head = render_request_head("GET", self._address, self._configured_headers, _GET, headers)
+        self._delete_head = render_request_head("DELETE", self._address, self._configured_headers, headers)
+
+    async def send_request(
+        self,
+        frame: Raw,
+        on_message: MessageHandler,
+        *,
+        headers: Mapping[str, str] | None = None,
+        on_pause: PauseHandler | None = None,
+    ) -> tuple[Raw, Mapping[str, str]]:
+        """Send a request; returns its result and the headers the answer came with.
+
+        Everything else that arrives on its stream is given to `hear`, in order. A stream that ends before the answer is
+        resumed where `paused` is given, which is told first.
+        """
+        self.sent_count += 1
+        request = await self._render_request(frame, headers)
+        try:
+            reply = await self._send(request, repeatable=frame["method"] != "tools/call")
+            answer = await self._read_response(reply, frame["id"], on_message, on_pause)
+        except (WireError, EventTooLarge) as error:
+            raise self.to_unavailable_error(error) from error
+        error = answer.get("error")
+        if isinstance(error, dict):
+            raise to_remote_error(self.mask_secrets(cast(Raw, error)))
+        result = answer.get("result")
+        if not isinstance(result, dict):
+            raise make_invalid_response_error(self._name, "answered without a result object")
+        return cast(Raw, result), reply.headers
+
+    async def send_message(self, frame: Raw, headers: Mapping[str, str] | None = None) -> None:
+        """Send a notification, or the answer to a request of the server's."""
+        self.sent_count += 1
+        try:
+            reply = await self._send(await self._render_request(frame, headers), repeatable=True)
+            if reply.status >= 300:
+                raise await self._make_status_error(reply)
+            reply.release()
+        except WireError as error:
+            raise self.to_unavailable_error(error) from error
+
+    async def open_stream(
+        self, last_id: str | None, frame: Raw | None = None, headers: Mapping[str, str] | None = None
+    ) -> WireResponse:
+        """Open a long-lived event stream, by GET or by POSTing `frame`; raises unless there is one."""
+        extra = dict(headers or {})
+        if last_id:
+            extra["last-event-id"] = last_id.encode().decode("latin-1")  # goes out as the UTF-8 it came in as
+        request = (
+            await self._render_request(frame, extra) if frame else self._get_head + render_header_lines(extra) + b"\r\n"
+        )
+        try:
+            reply = await self._send(request, repeatable=True)
+            if reply.status >= 300:
+                raise await self._make_status_error(reply)
+            if not _is_event_stream(reply):
+                body = await reply.read_body(MAX_REFUSAL_BYTES)
+                reply.release()
+                message = parse_error_response(body)
+                raise (
+                    to_remote_error(self.mask_secrets(message["error"]))
+                    if message
+                    else HttpStatusError(f"{self._name} streams nothing", 200)
+                )
+        except WireError as error:
+            raise self.to_unavailable_error(error) from error
+        return reply
+
+    def make_message_reader(self, response: WireResponse) -> "MessageReader":
+        """The JSON-RPC messages of an event stream."""
+        return MessageReader(self, response, EventStreamParser(self._limit))
+
+    async def delete_session(self) -> None:
+        """End the session."""
+        try:
+            (await self._send(self._delete_head + b"\r\n", repeatable=True)).release()
+        except WireError as error:
+            raise self.to_unavailable_error(error) from error
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        self._closed.set()
+        await self._pool.close()
+
+    async def _wait_for_close(self, timeout: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._closed.wait()
+        except TimeoutError:
+            return False
+
+    async def _render_request(self, frame: Raw, headers: Mapping[str, str] | None) -> bytes:
+        pieces = await chunked_encoder.encode(frame)
+        extra = render_header_lines(headers) if headers else b""
+        head = b"%s%scontent-length: %d\r\n\r\n" % (self._post_head, extra, sum(map(len, pieces)))
+        return b"".join((head, *pieces))
+
+    async def _send(self, request: bytes, *, repeatable: bool) -> WireResponse:
+        try:
+            return await self._pool.send(request)
+        except StaleConnection:
+            if not repeatable:
+                raise
+            return await self._pool.send(request, fresh=True)
+
+    async def _read_response(
+        self, response: WireResponse, request_id: object, on_message: MessageHandler, on_pause: PauseHandler | None
+    ) -> Raw:
+        try:
+            if response.status >= 300:
+                raise await self._make_status_error(response)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise make_invalid_response_error(
+                    self._name, f"compressed its answer ({response.headers['content-encoding']}) unasked"
+                )
+            if _is_event_stream(response):
+                return await self._read_streamed_response(response, request_id, on_message, on_pause)
+            body = await response.read_body(self._limit)
+        except BaseException:
+            response.abort()
+            raise
+        response.release()
+        if response.status == 202 and not body:
+            raise make_invalid_response_error(self._name, "accepted the request but will not answer it (HTTP 202)")
+        for message in await self.decode_messages(body):
+            if _is_response_to(message, request_id):
+                return message
+            await on_message(message)
+        raise make_invalid_response_error(
+            self._name, f"answered HTTP {response.status} without a JSON-RPC answer", body, self._secrets
+        )
+
+    async def _read_streamed_response(
+        self, response: WireResponse, request_id: object, on_message: MessageHandler, on_pause: PauseHandler | None
+    ) -> Raw:
+        """Read the stream, and its continuations, until the answer comes."""
+        failures = 0
+        last_id: str | None = None
+        retry_ms: int | None = None
+        while True:
+            messages = self.make_message_reader(response)
+            cut: PorticoError = BackendUnavailable(f"{self._describe_server()} ended the stream before it answered")
+            try:
+                while (message := await messages.read_next()) is not None:
+                    if _is_response_to(message, request_id):
+                        response.release()
+                        return message
+                    failures = 0
+                    await on_message(message)
+                response.release()
+            except StreamInterrupted as error:
+                cut = error
+            except BaseException:
+                response.abort()
+                raise
+            if messages.last_id not in (None, last_id):
+                failures = 0
+                last_id = messages.last_id
+            retry_ms = retry_ms if messages.retry_ms is None else messages.retry_ms
+            if on_pause is None or last_id is None:
+                raise cut
+            if not isinstance(cut, StreamInterrupted):
+                await on_pause()
+            response, failures = await self._resume_stream(last_id, retry_ms, failures, cut)
+
+    async def _resume_stream(
+        self, last_id: str, retry_ms: int | None, failures: int, cut: PorticoError
+    ) -> tuple[WireResponse, int]:
+        while failures < MAX_RESUMES:
+            failures += 1
+            if await self._wait_for_close(_compute_resume_delay(retry_ms, failures)):
+                break
+            try:
+                return await self.open_stream(last_id), failures
+            except SessionExpired:
+                raise
+            except HttpStatusError as error:
+                if error.status < 500:
+                    break
+            except BackendUnavailable as error:
+                cut = error
+        raise cut
+
+    async def decode_messages(self, body: bytes) -> list[Raw]:
+        """The messages in a body or event: one, or a batch of the 2025-03-26 kind; none where it is dropped."""
+        if len(body) > output_lines.MAX_UNASKED_VALUES and await asyncio.to_thread(output_lines.is_excessive, body):
+            refused = output_lines.refuse_excessive(body)
+            return [refused] if refused is not None else []
+        try:
+            message: Any = await chunked_decoder.decode(body)
+        except (ValueError, RecursionError) as error:
+            # Half a surrogate pair in one of its descriptions must not cost a server its whole listing.
+            message = await asyncio.to_thread(output_lines.salvage_message, body)
+            if message is None:
+                raise make_invalid_response_error(
+                    self._name, f"sent what is not JSON ({error})", body, self._secrets
+                ) from None
+        found = cast("list[Any]", message) if isinstance(message, list) else [message]
+        if not all(isinstance(item, dict) for item in found):
+            raise make_invalid_response_error(self._name, "sent what is not a JSON-RPC message", body, self._secrets)
+        return found
+
+    async def _make_status_error(self, response: WireResponse) -> PorticoError:
+        try:
+            body = await response.read_body(MAX_REFUSAL_BYTES)
+        except WireError:
+            body = b""
+        response.release()
+        return make_status_error(
+            self._name,
+            self._url,
+            response.status,
+            response.headers,
+            body,
+            self._credential_header,
+            in_session=self._in_session or self.is_initialized,
+            secrets=self._secrets,
+        )
+
+    def mask_secrets(self, value: Raw) -> Raw:
+        """What a server said, without the values of the headers we are configured with."""
+        return mask_secrets(value, self._secrets)
+
+    def _describe_server(self) -> str:
+        return f"{self._name} ({redact_url(self._url)})"
+
+    def to_unavailable_error(self, error: WireError | EventTooLarge) -> BackendUnavailable:
+        """What failed on the wire, in the caller's words."""
+        if isinstance(error, EventTooLarge | ResponseTooLarge):
+            return BackendUnavailable(
+                f"{self._name} sent a message over {self._limit} bytes",
+                advice="Ask for less at once, or raise limits.max_message_bytes.",
+            )
+        if isinstance(error, OriginUnreachable):
+            return ServerUnreachable(
+                f"{self._describe_server()} cannot be reached: {error}",
+                advice="Check that the server runs and that its url is right.",
+            )
+        if isinstance(error, StaleConnection):
+            return StreamInterrupted(
+                f"{self._describe_server()}: {error}", advice="Whether the request was carried out is not known."
+            )
+        return StreamInterrupted(f"{self._describe_server()}: {error}")
+
+
+class MessageReader:
+    """The JSON-RPC messages of one event stream, as they arrive."""
+
+    def __init__(self, exchange: HttpExchange, response: WireResponse, events: EventStreamParser) -> None:
+        self._exchange = exchange
+        self._response = response
+        self._events = events
+        self._decoded: deque[Raw] = deque()
+        self._yield_budget = YieldBudget()
+
+    @property
+    def last_id(self) -> str | None:
+        """The last event id the stream named."""
+        return self._events.last_id
+
+    @property
+    def retry_ms(self) -> int | None:
+        """How long the server wants us to wait before we come back."""
+        return self._events.retry_ms
+
+    async def read_next(self) -> Raw | None:
+        """The next message; None when the stream has ended."""
+        while not self._decoded:
+            try:
+                chunk = await self._response.read_chunk()
+                events = self._events.feed(chunk)
+            except (WireError, EventTooLarge) as error:
+                raise self._exchange.to_unavailable_error(error) from error
+            if not chunk:
+                return None
+            for event in events:
+                if event.type == "message" and event.data:
+                    await self._yield_budget.maybe_yield()
+                    self._decoded.extend(await self._exchange.decode_messages(event.data))
+                    self._yield_budget.spend(len(event.data))
+        return self._decoded.popleft()
+
+
+def _is_response_to(message: Raw, request_id: object) -> bool:
+    if "method" in message or not ("result" in message or "error" in message):
+        return False
+    given = message.get("id")
+    # Some servers echo the id as text; an error without id can only be about the one request this reply belongs to.
+    return given == request_id or str(given) == str(request_id) or (given is None and "error" in message)
+
+
+def _is_event_stream(response: WireResponse) -> bool:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
+
+
+def _compute_resume_delay(retry_ms: int | None, failures: int) -> float:
+    wanted = retry_ms / 1000 if retry_ms is not None else FIRST_RESUME_DELAY_S * 2 ** (failures - 1)
+    return min(max(wanted, 0.05), MAX_RESUME_DELAY_S)
+
+
+def _looks_secret(header: str) -> bool:
+    name = header.lower()
+    return any(word in name for word in ("auth", "key", "token", "secret", "cookie"))

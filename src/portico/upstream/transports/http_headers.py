@@ -1,0 +1,115 @@
+"""What goes over an HTTP wire besides the message: addresses, request heads and MCP's routing headers. Pure."""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from portico.errors import BackendUnavailable
+from portico.upstream.backend import Raw
+from portico.upstream.protocol.envelope import LATEST_LEGACY_VERSION, MODERN_VERSION
+
+SESSION_HEADER = "mcp-session-id"
+VERSION_HEADER = "mcp-protocol-version"
+FIRST_VERSION_WITH_HEADER = "2025-06-18"
+
+_NAME_PARAMS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_URL_CHARACTERS = "%/:?#[]@!$&'()*+,;=~-._"
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PRINTABLE_ASCII = re.compile(r"[\x20-\x7e]*")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_BASE64_WRAPPED = re.compile(r"=\?base64\?.*\?=")
+
+
+def parse_address(url: str) -> SplitResult:
+    """A URL in its parts; refuses one that names no place to connect to."""
+    try:
+        address = urlsplit(url)
+        if address.scheme in ("http", "https") and _format_host(address) and address.port != 0:
+            return address
+    except ValueError:
+        pass
+    error = BackendUnavailable(
+        f"{redact_url(url)} is not an address that can be connected to",
+        advice="A url looks like https://host:port/path; check the one in the configuration.",
+    )
+    error.retryable = False
+    raise error
+
+
+def redact_url(url: str) -> str:
+    """A URL as it may be shown: without user, password and the values of its query."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{_format_host(parts)}{port}{parts.path}{'?…' if parts.query else ''}"
+    except ValueError:
+        return "(a malformed url)"
+
+
+def render_request_head(method: str, address: SplitResult, *layers: Mapping[str, str]) -> bytes:
+    """The request line and headers, up to where `content-length` goes; later layers win over earlier ones."""
+    port = f":{address.port}" if address.port else ""
+    headers = {"host": f"{_format_host(address)}{port}"}
+    if address.username is not None:
+        pair = f"{unquote(address.username)}:{unquote(address.password or '')}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    for layer in layers:
+        headers.update((name.lower(), value) for name, value in layer.items())
+    target = quote((address.path or "/") + (f"?{address.query}" if address.query else ""), safe=_URL_CHARACTERS)
+    return f"{method} {target} HTTP/1.1\r\n".encode() + render_header_lines(headers)
+
+
+def render_header_lines(headers: Mapping[str, str]) -> bytes:
+    """Headers as bytes; one that would break out of its line is refused."""
+    lines: list[bytes] = []
+    for name, value in headers.items():
+        if _TOKEN.fullmatch(name) is None or _HEADER_VALUE.fullmatch(value) is None:
+            error = BackendUnavailable(
+                f"the header {name!r} cannot be sent: it has characters that HTTP forbids",
+                advice="Check the header's name and value in the configuration; a stray line break is the usual cause.",
+            )
+            error.retryable = False
+            raise error
+        lines.append(f"{name}: {value}\r\n".encode("latin-1"))
+    return b"".join(lines)
+
+
+def encode_param_header(value: str) -> str:
+    """A value as `Mcp-Name` and `Mcp-Param-*` carry it: what is not plain ASCII is wrapped in base64."""
+    if _PRINTABLE_ASCII.fullmatch(value) and value == value.strip() and not _BASE64_WRAPPED.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def make_routing_headers(method: str, params: Mapping[str, Any] | None) -> dict[str, str]:
+    """The headers that repeat a modern request's version, method and target."""
+    headers = {VERSION_HEADER: MODERN_VERSION, "mcp-method": method}
+    key = _NAME_PARAMS.get(method)
+    name = params.get(key) if key and params else None
+    if isinstance(name, str):
+        headers["mcp-name"] = encode_param_header(name)
+    return headers
+
+
+def make_handshake_headers(version: str, session: str | None) -> dict[str, str]:
+    """The headers of every request after `initialize`."""
+    headers: dict[str, str] = {}
+    if version >= FIRST_VERSION_WITH_HEADER:
+        # A server that answered `initialize` with a modern version would take its header for the modern protocol.
+        headers[VERSION_HEADER] = LATEST_LEGACY_VERSION if version >= MODERN_VERSION else version
+    if session:
+        headers[SESSION_HEADER] = session
+    return headers
+
+
+def get_negotiated_version(result: Raw) -> str:
+    """The version an `initialize` result names."""
+    version = result.get("protocolVersion")
+    return version if isinstance(version, str) and _PRINTABLE_ASCII.fullmatch(version) else LATEST_LEGACY_VERSION
+
+
+def _format_host(address: SplitResult) -> str:
+    host = address.hostname or ""
+    return f"[{host}]" if ":" in host else host if host.isascii() else host.encode("idna").decode()

@@ -1,0 +1,273 @@
+"""The operating system's part in a stdio backend: start a server in a group of its own, end the group, leave nothing.
+
+POSIX: each server leads its own process group, so one signal reaches every child it made. One small guard process per
+gateway knows those groups and ends them when the gateway is gone, even by SIGKILL, because the guard's stdin closes.
+Windows: no groups and no guard; a server is ended with its direct process, and a killed gateway closes the server's
+stdin, which well-behaved servers obey.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import SubprocessStreamProtocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from portico.errors import BackendUnavailable
+from portico.upstream.transports.file_descriptors import set_close_on_exec
+
+POSIX = os.name == "posix"
+
+SAFE_ENVIRONMENT = (
+    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
+    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES",
+    "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR",
+)  # fmt: skip
+"""What a server inherits; everything else, credentials above all, must be named in its config."""
+
+STDIN_GRACE_S = 2.0
+TERM_GRACE_S = 2.0
+KILL_GRACE_S = 2.0
+SHORT_GRACE_S = 0.3
+"""Each grace of a server that never got as far as a conversation: it has nothing to put in order."""
+ORPHAN_GRACE_S = 0.5
+"""For the children a server left behind, between SIGTERM and SIGKILL."""
+
+_GUARD_SCRIPT = """
+import os, signal, sys, time
+groups = set()
+for line in sys.stdin.buffer:
+    verb, _, group = line.partition(b" ")
+    (groups.add if verb == b"+" else groups.discard)(int(group))
+def kill(number):
+    for group in list(groups):
+        try:
+            os.killpg(group, number)
+        except OSError:
+            groups.discard(group)
+kill(signal.SIGTERM)
+deadline = time.monotonic() + 2
+while groups and time.monotonic() < deadline:
+    time.sleep(.02)
+    kill(0)
+kill(signal.SIGKILL)
+"""
+
+
+class ProcessGuard:
+    """Ends every registered process group when this process is gone."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: set[int] = set()
+
+    def ensure_running(self) -> None:
+        """Start the guard unless it runs: before a server, so that none is ever unguarded."""
+        if not POSIX or (self._process is not None and self._process.poll() is None):
+            return
+        self._detach()
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own text
+            [sys.executable, "-I", "-S", "-c", _GUARD_SCRIPT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for group in self._groups:  # a guard that was killed took what it knew with it
+            self._send(b"+", group)
+
+    def register(self, group: int) -> None:
+        """Register a group."""
+        self._groups.add(group)
+        self._send(b"+", group)
+
+    def unregister(self, group: int) -> None:
+        """Forget a group that has ended."""
+        self._groups.discard(group)
+        self._send(b"-", group)
+
+    def close(self) -> None:
+        """Let the guard go; it ends whatever is still registered."""
+        process = self._detach()
+        self._groups.clear()
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+
+    def _send(self, verb: bytes, group: int) -> None:
+        pipe = self._process.stdin if self._process else None
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.write(b"%b %d\n" % (verb, group))
+                pipe.flush()
+
+    def _detach(self) -> "subprocess.Popen[bytes] | None":
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        return process
+
+
+class _ChildStreams(SubprocessStreamProtocol):
+    """asyncio's own three streams, and the exit as a future.
+
+    asyncio's `Process.wait` waits for the pipes too, which a child left behind may hold open for ever.
+    """
+
+    def __init__(self, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(limit, loop)
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
+@dataclass(frozen=True)
+class ChildProcess:
+    """A server that was started."""
+
+    pid: int
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    exited: "asyncio.Future[None]"
+    """Done when the server itself has exited, whoever still holds its pipes."""
+    transport: asyncio.SubprocessTransport = field(repr=False)
+    guard: ProcessGuard = field(repr=False)
+
+    @property
+    def returncode(self) -> int | None:
+        return self.transport.get_returncode()
+
+
+def build_environment(extra: Mapping[str, str], inherited_names: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of a server: the harmless part of ours, what its config names, what its config sets."""
+    kept = {name: os.environ[name] for name in (*SAFE_ENVIRONMENT, *inherited_names) if name in os.environ}
+    return {**kept, **extra}
+
+
+async def start(
+    command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None, limit: int, guard: ProcessGuard
+) -> ChildProcess:
+    """Start a server, no shell, in its own process group, guarded; `limit` bytes of what it says may wait."""
+    program = _find_program(command, env.get("PATH"), cwd)
+    try:
+        guard.ensure_running()
+        set_close_on_exec()
+        transport, pipes = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _ChildStreams(limit),
+            program,
+            *args,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=POSIX,
+            creationflags=0 if POSIX else getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL in an argument or a variable
+        raise BackendUnavailable(
+            f"the command {command!r} could not be started: {getattr(error, 'strerror', None) or error}",
+            advice="Check the file's permissions and its interpreter line, and the server's args and env.",
+        ) from error
+    guard.register(transport.get_pid())
+    return ChildProcess(
+        transport.get_pid(),
+        cast(asyncio.StreamWriter, pipes.stdin),
+        cast(asyncio.StreamReader, pipes.stdout),
+        cast(asyncio.StreamReader, pipes.stderr),
+        pipes.exited,
+        transport,
+        guard,
+    )
+
+
+def _find_program(command: str, path: str | None, cwd: str | None) -> str:
+    if cwd is not None and not os.path.isdir(cwd):
+        raise BackendUnavailable(f"its working directory {cwd!r} does not exist", advice="Create it, or correct `cwd`.")
+    # A path that is not absolute means what it would mean in a shell that stands in `cwd`.
+    sought = os.path.abspath(os.path.join(cwd or "", command)) if os.path.dirname(command) else command
+    program = shutil.which(sought, path=path)
+    if program is not None:
+        return program
+    if os.path.isfile(sought):
+        raise BackendUnavailable(
+            f"the command {command!r} is not executable", advice="Make it so (chmod +x), or run it by its interpreter."
+        )
+    words = command.split()
+    where = "" if not words or os.path.dirname(words[0]) else " on PATH"
+    raise BackendUnavailable(
+        f"the command {command!r} does not exist{where}",
+        advice=f"Put arguments into args: command: {words[0]}, args: [{', '.join(words[1:])}]."
+        if len(words) > 1
+        else "Install it, give its full path, or put its folder on PATH in the server's env.",
+    )
+
+
+async def stop(child: ChildProcess, *, short_grace: bool = False) -> None:
+    """Close stdin, then SIGTERM, then SIGKILL, each with its grace, and leave no member of the group behind."""
+    child.stdin.close()
+    if not await _wait_for_exit(child, SHORT_GRACE_S if short_grace else STDIN_GRACE_S):
+        _send_signal(child, signal.SIGTERM)
+        if not await _wait_for_exit(child, SHORT_GRACE_S if short_grace else TERM_GRACE_S):
+            _send_signal(child, _KILL_SIGNAL)
+            await _wait_for_exit(child, KILL_GRACE_S)
+    if POSIX and _is_group_alive(child):
+        _send_signal(child, signal.SIGTERM)
+        if not await _wait_for_group_end(child):
+            _send_signal(child, _KILL_SIGNAL)
+            await _wait_for_group_end(child)
+    # What nobody read, and pipes that somebody outside the group holds, would otherwise stay open.
+    if child.stdin.transport.get_write_buffer_size():
+        child.stdin.transport.abort()
+    child.transport.close()
+    child.guard.unregister(child.pid)
+
+
+_KILL_SIGNAL = signal.SIGKILL if POSIX else signal.SIGTERM
+
+
+async def _wait_for_exit(child: ChildProcess, grace: float) -> bool:
+    await asyncio.wait({child.exited}, timeout=grace)
+    return child.exited.done()
+
+
+def _send_signal(child: ChildProcess, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if POSIX:
+            os.killpg(child.pid, number)
+        else:
+            child.transport.terminate()
+
+
+async def _wait_for_group_end(child: ChildProcess) -> bool:
+    deadline = asyncio.get_running_loop().time() + ORPHAN_GRACE_S
+    while _is_group_alive(child):
+        if asyncio.get_running_loop().time() >= deadline:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+def _is_group_alive(child: ChildProcess) -> bool:
+    if child.exited.done():
+        # Where the gateway is a container's first process, orphans are its own to bury.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-child.pid, os.WNOHANG)[0]:
+                pass
+    try:
+        os.killpg(child.pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,203 @@
+"""Keeps what happened: one task that opens the record, writes use and ledger together, and sees that it stays small.
+
+Nobody waits for it. While the record cannot be used everything is known from memory, and it is tried again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from portico.events import Event, EventBus, ToolCalled, ToolsShown
+from portico.storage.gateway_store import CommitUncertain, GatewayStore, StoreUnavailable
+from portico.storage.rows import Retention
+from portico.usage.token_ledger import TokenLedger
+from portico.usage.tool_usage import ToolUsage
+
+logger = logging.getLogger(__name__)
+
+WRITE_DELAY_S = 0.5
+"""What was heard is written so much later, together with what was heard meanwhile."""
+COUNT_TIMEOUT_S = 0.2
+"""So long calls wait to be written together with answers that are still being counted."""
+READ_INTERVAL_S = 15.0
+"""How often what other gateways wrote is read."""
+PRUNE_INTERVAL_S = 3_600.0
+INITIAL_BACKOFF_S, MAX_BACKOFF_S = 1.0, 60.0
+CLOSE_TIMEOUT_S = 3.0
+"""How long the last write may take."""
+
+
+class UsageRecorder:
+    """The task that writes."""
+
+    def __init__(
+        self,
+        store: GatewayStore,
+        bus: EventBus,
+        usage: ToolUsage,
+        ledger: TokenLedger,
+        retention: Retention,
+        *,
+        maintenance_tasks: Sequence[Callable[[], Awaitable[object]]] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`chores` are done after each reading of the record."""
+        self._store = store
+        self._usage = usage
+        self._ledger = ledger
+        self._retention = retention
+        self._maintenance_tasks = maintenance_tasks
+        self._clock = clock
+        self._has_pending = asyncio.Event()
+        self._open_now = asyncio.Event()
+        """The record is to be opened without delay."""
+        self._closing = asyncio.Event()
+        self._first_attempt_done = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._backoff_s = INITIAL_BACKOFF_S
+        self._warned = False
+        self._unsubscribe = bus.subscribe(self._on_event, ToolCalled, ToolsShown)
+
+    def start(self, delay_s: float = 0.0) -> None:
+        """Begin; answers at once. The record is opened so much later, or when a tool is called."""
+        self._task = asyncio.create_task(self._run(delay_s), name="keep what happened")
+
+    async def wait_until_loaded(self) -> None:
+        """Wait until what is on record is known, or cannot be."""
+        if self._task is not None:
+            self._open_now.set()
+            await self._first_attempt_done.wait()
+
+    async def flush(self, timeout_s: float = COUNT_TIMEOUT_S) -> None:
+        """Write what waits, in one transaction; raises RecordUnavailable, and it waits on."""
+        # Calls are taken last: those heard while answers are counted are written too.
+        async with self._ledger.take_pending(timeout_s) as rows, self._usage.take_pending() as heard:
+            if rows or not heard.is_empty:
+                try:
+                    keep = self._retention
+                    daily, sessions = (
+                        heard.to_daily_rows() if keep.daily_days else (),
+                        rows if keep.sessions_days else (),
+                    )
+                    await self._store.add_usage(heard.to_call_rows(), daily, sessions)
+                except CommitUncertain as error:
+                    # It counts as written: to miss half a second of use once is better than to count it twice.
+                    logger.warning("whether what was used last is recorded is not known: %s", error.message)
+
+    async def reload(self) -> None:
+        """Read all of the record anew: somebody says that it changed."""
+        await self._attempt(self._read_all)
+        await self._run_maintenance()
+
+    async def close(self) -> bool:
+        """Hear no more and write what waits, but not for long; whether the record answered in time."""
+        late: set[asyncio.Task[None]] = set()
+        for end in (self._usage.unsubscribe, self._ledger.unsubscribe, self._unsubscribe):
+            end()
+        for event in (self._closing, self._open_now, self._has_pending):
+            event.set()
+        if self._task is None and (self._usage.has_pending or self._ledger.has_pending):
+            self.start()  # a command that made one call and ends
+        if self._task is not None:
+            _, late = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT_S)
+            if late:
+                logger.warning("what was used last is not recorded: the record did not answer in time")
+                self._task.cancel()
+                await asyncio.wait(late)
+        await self._ledger.stop_counting()
+        return not late
+
+    def _on_event(self, event: Event) -> None:
+        self._has_pending.set()
+        # Not for a listing: that is how a client begins, and what speaks SQL takes long to load.
+        if isinstance(event, ToolCalled):
+            self._open_now.set()
+
+    async def _run(self, delay_s: float) -> None:
+        await _wait_for_event(delay_s, self._open_now)
+        while not self._closing.is_set() and not await self._attempt(self._open_record):
+            await self._run_maintenance()
+            self._first_attempt_done.set()
+            await self._sleep(self._backoff_s)
+        if not self._closing.is_set():
+            await self._run_maintenance()
+        self._first_attempt_done.set()
+        # Pruned on the first round: a gateway that never runs for an hour would else never do it.
+        read_at, pruned_at = time.monotonic(), -math.inf
+        while not self._closing.is_set():
+            if await _wait_for_event(READ_INTERVAL_S, self._has_pending):
+                await self._write_batch()
+            if self._closing.is_set():
+                break
+            if time.monotonic() - read_at >= READ_INTERVAL_S:
+                await self._attempt(self._read_recent)
+                await self._run_maintenance()
+                read_at = time.monotonic()
+            if time.monotonic() - pruned_at >= PRUNE_INTERVAL_S and await self._attempt(self._prune):
+                pruned_at = time.monotonic()
+        if self._usage.has_pending or self._ledger.has_pending:
+            await self._attempt(lambda: self.flush(CLOSE_TIMEOUT_S / 2))
+
+    async def _write_batch(self) -> None:
+        await self._sleep(WRITE_DELAY_S)
+        self._has_pending.clear()
+        done = await self._attempt(self.flush)
+        if self._usage.has_pending or self._ledger.has_pending:
+            self._has_pending.set()
+        if not done:
+            await self._sleep(self._backoff_s)
+
+    async def _open_record(self) -> None:
+        await self._store.open()
+        await self._read_recent()
+
+    async def _read_recent(self) -> None:
+        await self._usage.load()
+        await self._ledger.load()
+
+    async def _read_all(self) -> None:
+        await self._usage.reload()
+        await self._ledger.load()
+
+    async def _run_maintenance(self) -> None:
+        for chore in self._maintenance_tasks:
+            try:
+                await chore()
+            except Exception:  # one chore's fault is no other's
+                logger.exception("a chore could not be done")
+
+    async def _prune(self) -> None:
+        await self._store.prune(self._retention, self._clock())
+        # Somebody may have had it forget: what is read daily is read anew with this.
+        await self._usage.reload()
+
+    async def _attempt(self, work: Callable[[], Awaitable[object]]) -> bool:
+        """Whether it was done; complains once, until something is again."""
+        try:
+            await work()
+        except Exception as error:  # whatever it is, calls go on, and so does this task
+            if not self._warned:
+                expected = isinstance(error, StoreUnavailable)
+                reason = error.message if expected else "an error of our own"
+                logger.warning("use is not recorded for now: %s", reason, exc_info=None if expected else error)
+            self._warned = True
+            self._backoff_s = min(self._backoff_s * 2, MAX_BACKOFF_S)
+            return False
+        if self._warned:
+            logger.warning("use is recorded again")
+        self._warned, self._backoff_s = False, INITIAL_BACKOFF_S
+        return True
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait, but not beyond the end."""
+        await _wait_for_event(seconds, self._closing)
+
+
+async def _wait_for_event(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for it, but not longer; whether it came."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()

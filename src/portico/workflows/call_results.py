@@ -1,0 +1,66 @@
+"""What a step's call came to: its value and how large that is, or why there is none."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from portico.catalog.visible_text import to_literal
+from portico.json_text.part_stream import build_value, decode_parts, estimate_size
+from portico.results.learned_shapes import extract_value
+from portico.upstream.backend import Raw
+from portico.workflows.report import StepFailure
+
+LARGE_CHARS = 256 * 1024
+"""From here on a result is taken apart in a thread and piece by piece, so that nobody else waits for it."""
+MAX_MESSAGE_CHARS, MAX_MESSAGE_BLOCKS = 2_000, 5
+_NO_LIMIT = 2**40
+
+
+async def extract_value_and_size(result: Raw) -> tuple[Any, int]:
+    """The value of a result, and about how many characters it has."""
+    if estimate_size(result, LARGE_CHARS) < LARGE_CHARS:
+        value = extract_value(result)
+        return value, estimate_size(value, _NO_LIMIT)
+    return await asyncio.to_thread(_extract_large, result)
+
+
+def to_failure(result: Raw, element: int | None = None) -> StepFailure | None:
+    """Why a result is no answer; None where it is one."""
+    kind = result.get("resultType", "complete")
+    if kind != "complete":
+        return StepFailure(
+            "input_required",
+            "the tool asks whoever called it for more before it goes on",
+            "Call it with call_tool, and pass what it answers to the next steps as inputs.",
+            element=element,
+        )
+    if not result.get("isError"):
+        return None
+    said = "\n".join(_iter_texts(result))
+    structured = result.get("structuredContent")
+    if not said and structured is not None and estimate_size(structured, MAX_MESSAGE_CHARS) < MAX_MESSAGE_CHARS:
+        said = to_literal(structured)
+    clipped = said if len(said) <= MAX_MESSAGE_CHARS else said[:MAX_MESSAGE_CHARS] + "…"
+    return StepFailure("tool_error", clipped or "the tool says that it failed, and nothing else", element=element)
+
+
+def _iter_texts(result: Raw) -> Iterator[str]:
+    content = result.get("content")
+    for block in content[:MAX_MESSAGE_BLOCKS] if isinstance(content, list) else ():
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            yield block["text"][: MAX_MESSAGE_CHARS + 1]
+
+
+def _extract_large(result: Raw) -> tuple[Any, int]:
+    value: Any = None
+    content = result.get("content")
+    if result.get("structuredContent") is None and isinstance(content, list) and len(content) == 1:
+        text = content[0].get("text") if isinstance(content[0], dict) else None
+        if isinstance(text, str) and text.lstrip()[:1] in ("{", "["):
+            try:
+                value = build_value(decode_parts(text))
+            except ValueError:  # it only began like JSON
+                value = text
+    if value is None:
+        value = extract_value(result)
+    return value, estimate_size(value, _NO_LIMIT)

@@ -1,0 +1,30 @@
+"""How much workflows may do and keep. Light: whoever only tells the limits enters no other module of this room."""
+
+from dataclasses import dataclass
+
+MAX_STEPS = 50
+MAX_PARALLEL = 8
+MAX_ITEMS = 200
+MAX_WALL_S = 600.0
+MAX_HELD_BYTES = 128 * 1024**2
+MAX_RUNS = 100
+MAX_TOTAL_BYTES = 32 * 1024**2
+RUN_TTL_S = 3_600.0
+
+
+@dataclass(frozen=True)
+class WorkflowLimits:
+    """What one gateway allows."""
+
+    steps: int = MAX_STEPS
+    parallel: int = MAX_PARALLEL
+    """Calls of one run at the same time."""
+    items: int = MAX_ITEMS
+    """Elements of one `for_each`."""
+    runs: int = MAX_RUNS
+    total_bytes: int = MAX_TOTAL_BYTES
+    ttl_s: float = RUN_TTL_S
+    wall_s: float = MAX_WALL_S
+    """Seconds of one request in all; what is not over then is cancelled, and can be resumed."""
+    held_bytes: int = MAX_HELD_BYTES
+    """About how much the answers of one run may come to."""

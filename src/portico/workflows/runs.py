@@ -1,0 +1,163 @@
+"""Runs that can be continued: whose they are, for how long, how many and how large. In memory; one event loop's own.
+
+An id is as good as a key: 128 random bits, and another caller's is not found. `last` is the last run of the session, or
+of the handle that a client without one brings; never that of a token or a name, which others may have too.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.access import Caller
+from portico.errors import InvalidArguments, UnknownName
+from portico.json_text.part_stream import estimate_size
+from portico.results.store import get_owner_key
+from portico.workflows.limits import MAX_RUNS, MAX_TOTAL_BYTES, RUN_TTL_S
+from portico.workflows.validation import PlannedStep
+
+LAST_RUN = "last"
+_WITHOUT_SESSION = (
+    "A client without a session has no last run: pass resume with the id that the answer of the run says, or the "
+    "session that it was passed."
+)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """A step that has run."""
+
+    value: Any
+    seconds: float
+    calls: int
+    size: int
+    """About how many characters its value has."""
+    repairs: tuple[str, ...] = ()
+    """What was done to its arguments so that they fit."""
+
+
+@dataclass
+class WorkflowRun:
+    """One run, as far as it got."""
+
+    id: str
+    owner: str
+    session_key: str = ""
+    """The session or handle whose `last` it may be; empty: nobody's."""
+    plan: tuple[PlannedStep, ...] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    results: dict[str, StepResult] = field(default_factory=dict)
+    element_results: dict[str, dict[str, StepResult]] = field(default_factory=dict)
+    """Of a `for_each` that is not over: what its finished calls answered, by the fingerprint of the call."""
+    requested_approvals: dict[str, str] = field(default_factory=dict)
+    """What the last answer asked approval for: the step, and the fingerprint of its calls."""
+    granted_approvals: dict[str, str] = field(default_factory=dict)
+    intent: str = ""
+    is_busy: bool = False
+    expires_at: float = 0.0
+    definition_chars: int = 0
+    """About how many characters its inputs and steps have."""
+    size: int = 0
+
+    def measure_definition(self) -> int:
+        """Return about how many characters its inputs and steps have; takes long for large inputs."""
+        return estimate_size(
+            [dict(self.inputs), *(dict(planned.step.definition) for planned in self.plan)], MAX_TOTAL_BYTES
+        )
+
+    def measure_total(self) -> int:
+        """About how many characters it holds."""
+        parts = (one.size for some in self.element_results.values() for one in some.values())
+        return self.definition_chars + sum(one.size for one in self.results.values()) + sum(parts)
+
+
+class WorkflowRunStore:
+    """Keeps runs."""
+
+    def __init__(
+        self,
+        *,
+        max_runs: int = MAX_RUNS,
+        max_total_bytes: int = MAX_TOTAL_BYTES,
+        ttl_s: float = RUN_TTL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.ttl_s = ttl_s
+        self._max_runs, self._max_total_bytes = max_runs, max_total_bytes
+        self._clock = clock
+        self._runs: dict[str, WorkflowRun] = {}
+        """The one that was used last comes last."""
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the values take."""
+        return sum(run.size for run in self._runs.values())
+
+    def create(self, caller: Caller) -> WorkflowRun:
+        """A run that is not kept yet."""
+        return WorkflowRun(secrets.token_urlsafe(16), get_owner_key(caller), caller.state_key)
+
+    def find(self, caller: Caller, name: str) -> WorkflowRun:
+        """A run of this caller's; raises UnknownName, also for another's, and InvalidArguments while it is at work."""
+        self.expire()
+        owner, name = get_owner_key(caller), name.strip()
+        run = self._find_last(owner, caller.state_key) if name == LAST_RUN else self._runs.get(name)
+        if run is None or run.owner != owner:
+            advice = f"Runs are kept for {round(self.ttl_s / 60)} minutes; pass the steps again for a new one."
+            if name == LAST_RUN and not caller.session:
+                advice = f"{_WITHOUT_SESSION} {advice}"
+            raise UnknownName("there is no such run", advice=advice)
+        if run.is_busy:
+            raise InvalidArguments(
+                "this run is at work already", advice="Wait for its answer; one request at a time can continue it."
+            )
+        return run
+
+    def _find_last(self, owner: str, state: str) -> WorkflowRun | None:
+        if not state:
+            return None
+        runs = reversed(self._runs.values())
+        return next((run for run in runs if run.owner == owner and run.session_key == state), None)
+
+    @contextmanager
+    def check_out(self, run: WorkflowRun) -> Generator[None]:
+        """Nobody else's while it is at work, and kept afterwards as far as it got, if there is room."""
+        run.is_busy = True
+        self._runs.pop(run.id, None)
+        self._runs[run.id] = run
+        try:
+            yield
+        finally:
+            run.is_busy, run.expires_at, run.size = False, self._clock() + self.ttl_s, run.measure_total()
+            if not run.plan:  # it was refused before it began
+                del self._runs[run.id]
+            self._evict()
+
+    def has_run(self, run: WorkflowRun) -> bool:
+        """Whether a run can be continued."""
+        return run.id in self._runs
+
+    def expire(self) -> None:
+        """Let go of what is over its time; for housekeeping."""
+        now = self._clock()
+        for run in [run for run in self._runs.values() if not run.is_busy and run.expires_at <= now]:
+            del self._runs[run.id]
+
+    def _evict(self) -> None:
+        self.expire()
+        for run in [run for run in self._runs.values() if run.size > self._max_total_bytes and not run.is_busy]:
+            del self._runs[run.id]
+        while len(self._runs) > self._max_runs or self.held_bytes > self._max_total_bytes:
+            held: dict[str, int] = {}
+            idle = [run for run in self._runs.values() if not run.is_busy]
+            if not idle:
+                return
+            for run in idle:
+                held[run.owner] = held.get(run.owner, 0) + run.size + 1
+            most = max(held, key=lambda owner: held[owner])
+            del self._runs[next(run.id for run in idle if run.owner == most)]
